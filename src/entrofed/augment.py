@@ -1,0 +1,74 @@
+"""Random changes to image batches, as batched tensor operations on values in 0..1, channels last.
+
+Each is drawn from the client's own stream, once a sample. Names as they stand in experiment files:
+``flip`` (horizontal, probability 1/2), ``crop`` (shift by up to 4 pixels over a black border), ``jitter``
+(brightness, contrast, saturation and hue, strength 0.2 each), ``gray`` (probability 0.1).
+
+Jitter and gray are affine maps of a pixel's colour, so that all of them together cost one small matrix
+product a pixel. Values are clipped to 0..1 once, at the end, and hue turns in the YIQ plane.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Augment = Callable[[torch.Tensor, np.random.Generator], torch.Tensor]
+
+STRENGTH = 0.2
+GRAY_SHARE = 0.1
+BORDER = 4
+LUMA = np.array([0.299, 0.587, 0.114])
+_YIQ = np.array([LUMA, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+
+
+def flip(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Mirror each image left to right with probability 1/2."""
+    mirrored = torch.from_numpy(rng.random(len(x)) < 0.5)
+    return torch.where(mirrored[:, None, None, None], x.flip(2), x)
+
+
+def crop(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Shift each image by -4..4 pixels in both directions; what comes in from outside is 0."""
+    n, height, width, _ = x.shape
+    padded = torch.nn.functional.pad(x, (0, 0, BORDER, BORDER, BORDER, BORDER))
+    offset = torch.from_numpy(rng.integers(0, 2 * BORDER + 1, size=(2, n)))
+    rows = (offset[0][:, None] + torch.arange(height))[:, :, None]
+    columns = (offset[1][:, None] + torch.arange(width))[:, None, :]
+    return padded[torch.arange(n)[:, None, None], rows, columns]
+
+
+def _blend(share: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``share * identity + (1 - share) * matrix`` for each sample."""
+    share = share[:, None, None]
+    return share * np.eye(3) + (1 - share) * matrix
+
+
+def jitter(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Change brightness, contrast, saturation and hue of colour images, each by up to the strength 0.2."""
+    n = len(x)
+    brightness, contrast, saturation = rng.uniform(1 - STRENGTH, 1 + STRENGTH, size=(3, n))
+    angle = 2 * np.pi * rng.uniform(-STRENGTH, STRENGTH, size=n)
+    turn = np.zeros((n, 3, 3))
+    turn[:, 0, 0] = 1
+    turn[:, 1, 1] = turn[:, 2, 2] = np.cos(angle)
+    turn[:, 1, 2], turn[:, 2, 1] = -np.sin(angle), np.sin(angle)
+    hue = np.linalg.inv(_YIQ) @ turn @ _YIQ
+    colour = hue @ _blend(saturation, np.tile(LUMA, (3, 1))) * brightness[:, None, None]
+    matrix = torch.from_numpy((colour * contrast[:, None, None]).astype(np.float32))
+    mean_luma = x.mean(dim=(1, 2)) @ torch.from_numpy(LUMA.astype(np.float32))
+    level = mean_luma * torch.from_numpy(((1 - contrast) * brightness).astype(np.float32))
+    pixels = torch.baddbmm(level[:, None, None], x.reshape(n, -1, 3), matrix.transpose(1, 2))
+    return pixels.clamp_(0, 1).view(x.shape)
+
+
+def gray(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+    """Take the colour out of an image with probability 0.1."""
+    chosen = torch.from_numpy(rng.random(len(x)) < GRAY_SHARE)
+    luma = (x @ torch.from_numpy(LUMA.astype(np.float32)))[..., None].expand_as(x)
+    return torch.where(chosen[:, None, None, None], luma, x)
+
+
+AUGMENTS: dict[str, Augment] = {"flip": flip, "crop": crop, "jitter": jitter, "gray": gray}
+NEED_COLOUR = frozenset({"jitter", "gray"})

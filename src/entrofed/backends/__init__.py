@@ -1,0 +1,13 @@
+"""Where orders are carried out."""
+
+from entrofed.backends.inline import InlineBackend
+from entrofed.backends.processes import ProcessBackend
+from entrofed.config import EngineSection
+from entrofed.types import Backend
+
+
+def open_backend(engine: EngineSection) -> Backend:
+    """The backend that the experiment file asks for."""
+    if engine.backend == "inline":
+        return InlineBackend()
+    return ProcessBackend(engine.workers, timeout=engine.timeout)

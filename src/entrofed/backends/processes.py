@@ -1,0 +1,212 @@
+"""Orders carried out by persistent worker processes, one thread each.
+
+The dataset lies once in shared memory. A worker has room for one model in and one model out, also shared, so
+that models are copied but never serialized. The longest orders go first, and a worker takes the next as soon
+as it is free. A worker that dies is replaced and its order tried once more, then given up.
+"""
+
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+import torch
+
+from entrofed.backends.inline import attempt
+from entrofed.backends.shared import Handle, SharedArrays
+from entrofed.federation import Federation
+from entrofed.params import Layout, Params
+from entrofed.site import Site
+from entrofed.types import Failure, Order
+
+TRIES = 2
+GRACE = 5.0
+"""Seconds a worker is given to end by itself."""
+
+
+class ProcessBackend:
+    """A pool of worker processes behind the backend interface."""
+
+    def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
+        self._timeout = timeout
+        self._workers = [_Worker() for _ in range(workers)]
+        self._data: SharedArrays | None = None
+
+    def host(
+        self, federation: Federation, build: Callable[[], torch.nn.Module], layout: Layout, *, compiled: bool = False
+    ) -> None:
+        """Give every worker the data and the model of an experiment."""
+        data = federation.data
+        arrays = {f.name: getattr(data, f.name) for f in fields(data) if isinstance(getattr(data, f.name), np.ndarray)}
+        if self._data is not None:
+            self._data.close()
+        self._data = SharedArrays.create(list(arrays.values()))
+        stripped = replace(federation, data=replace(data, **dict.fromkeys(arrays)))
+        for worker in self._workers:
+            worker.host(_Set(stripped, tuple(arrays), self._data.handle, build, compiled), layout)
+
+    def run(self, orders: Sequence[Order]) -> list[Any]:
+        """Carry out the orders, longest first, on whichever worker is free."""
+        outcomes: list[Any] = [None] * len(orders)
+        waiting = deque(sorted(range(len(orders)), key=lambda i: -orders[i].cost))
+        tries = [0] * len(orders)
+        idle = list(self._workers)
+        busy: dict[Any, tuple[_Worker, int, float]] = {}
+        while waiting or busy:
+            while idle and waiting:
+                worker, index = idle.pop(), waiting.popleft()
+                tries[index] += 1
+                worker.give(orders[index])
+                busy[worker.connection] = (worker, index, time.monotonic() + self._timeout)
+            soonest = min(deadline for _, _, deadline in busy.values())
+            ready = wait(list(busy), timeout=max(0.0, soonest - time.monotonic()))
+            now = time.monotonic()
+            late = [key for key, (_, _, deadline) in busy.items() if key not in ready and now >= deadline]
+            for key in [*ready, *late]:
+                worker, index, _ = busy.pop(key)
+                try:
+                    outcomes[index] = worker.take(orders[index]) if key in ready else self._too_late(worker)
+                except EOFError:
+                    outcomes[index] = Failure(f"its worker died (exit code {worker.replace()}), {tries[index]} times")
+                    if tries[index] < TRIES:
+                        waiting.appendleft(index)
+                idle.append(worker)
+        return outcomes
+
+    def _too_late(self, worker: "_Worker") -> Failure:
+        worker.replace()
+        return Failure(f"no answer within {self._timeout:g} s")
+
+    def close(self) -> None:
+        """End the workers and free the shared memory."""
+        for worker in self._workers:
+            worker.close()
+        self._workers = []
+        if self._data is not None:
+            self._data.close()
+            self._data = None
+
+
+@dataclass(frozen=True)
+class _Set:
+    """What a worker sets up its site from; the dataset's arrays lie in shared memory."""
+
+    federation: Federation
+    names: tuple[str, ...]
+    arrays: Handle
+    build: Callable[[], torch.nn.Module]
+    compiled: bool
+
+
+class _Worker:
+    """The parent's side of one worker: its process, its end of the pipe, its two boxes."""
+
+    def __init__(self) -> None:
+        self._message: tuple[_Set, Handle] | None = None
+        self._boxes: SharedArrays | None = None
+        self._inbox: Params | None = None
+        self._start()
+
+    def _start(self) -> None:
+        context = get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._inbox = None
+        if self._message is not None:
+            self._send(self._message)
+
+    def _send(self, message: Any) -> None:
+        try:
+            self.connection.send(message)
+        except OSError:
+            pass  # it is dead: the next read says so
+
+    def host(self, setting: _Set, layout: Layout) -> None:
+        if self._boxes is not None:
+            self._boxes.close()
+        empty = [np.empty(layout.floats, np.float32), np.empty(layout.counters, np.int64)] * 2
+        self._boxes = SharedArrays.create(empty)
+        self._inbox = None
+        self._message = (setting, self._boxes.handle)
+        self._send(self._message)
+
+    def give(self, order: Order) -> None:
+        """Start on an order; the model is copied only if it is not there yet."""
+        if self._boxes is None:
+            raise RuntimeError("host() comes before run()")
+        if self._inbox is not order.params:
+            self._boxes.arrays[0][...] = order.params.values
+            self._boxes.arrays[1][...] = order.params.counters
+            self._inbox = order.params
+        self._send(replace(order, params=None))  # type: ignore[type-var]
+
+    def take(self, order: Order) -> Any:
+        """What came of the order; EOFError if the worker died over it."""
+        try:
+            outcome, boxed = self.connection.recv()
+        except OSError as error:
+            raise EOFError from error
+        if not boxed or self._boxes is None:
+            return outcome
+        return replace(outcome, params=Params(self._boxes.arrays[2].copy(), self._boxes.arrays[3].copy()))
+
+    def replace(self) -> int | None:
+        """A new process in the place of this one; returns the exit code of the old."""
+        self._end(grace=0.0)
+        code = self._process.exitcode
+        self._start()
+        return code
+
+    def _end(self, grace: float) -> None:
+        self.connection.close()
+        self._process.join(grace)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def close(self) -> None:
+        self._end(GRACE)
+        if self._boxes is not None:
+            self._boxes.close()
+
+
+def _work(connection: Connection) -> None:
+    """A worker's life: set up a site, carry out orders, end when the parent lets go of the pipe."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then lets go
+    torch.set_num_threads(1)
+    site: Site | None = None
+    data: SharedArrays | None = None
+    boxes: SharedArrays | None = None
+    while True:
+        try:
+            message = connection.recv()
+        except (EOFError, OSError):
+            return
+        if isinstance(message, tuple):
+            setting, handle = message
+            data, boxes = SharedArrays.attach(setting.arrays), SharedArrays.attach(handle)
+            arrays = dict(zip(setting.names, data.arrays, strict=True))
+            federation = replace(setting.federation, data=replace(setting.federation.data, **arrays))
+            site = Site(federation, setting.build, compiled=setting.compiled)
+            inbox = Params(boxes.arrays[0], boxes.arrays[1])
+            continue
+        if site is None or boxes is None:
+            raise RuntimeError("an order came before the site")
+        outcome = attempt(replace(message, params=inbox), site)
+        params = getattr(outcome, "params", None)
+        boxed = isinstance(params, Params) and all(
+            array.dtype == box.dtype and array.shape == box.shape
+            for array, box in zip((params.values, params.counters), boxes.arrays[2:], strict=True)
+        )
+        if boxed:
+            boxes.arrays[2][...], boxes.arrays[3][...] = params.values, params.counters
+            outcome = replace(outcome, params=None)
+        connection.send((outcome, boxed))

@@ -1,0 +1,120 @@
+"""A run's state on disk: a safetensors file, and beside it a manifest with its SHA-256.
+
+The model's tensors carry the names that torch gives them, so that a checkpoint can be loaded into the model by
+anybody. The manifest is written last: a file without one does not count.
+"""
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from entrofed.errors import CheckpointError
+from entrofed.files import write_whole
+from entrofed.params import Layout
+from entrofed.types import PartState, State
+
+KEEP = 2
+"""Checkpoints kept: if the last is damaged, the one before it serves."""
+
+
+def pack(state: State, layout: Layout) -> bytes:
+    """A state as the bytes of a safetensors file."""
+    tensors: dict[str, NDArray[Any]] = {f"model/{name}": array for name, array in layout.split(state.params).items()}
+    tensors["run/round"], tensors["run/skipped"] = np.array([state.round]), np.array([state.skipped])
+    for section, values in (("selector", state.selector), ("server", state.server)):
+        tensors |= {f"{section}/{name}": array for name, array in values.items()}
+    for client, values in state.memory.items():
+        tensors |= {f"memory/{client}/{name}": array for name, array in values.items()}
+    return save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+
+
+def unpack(raw: bytes, layout: Layout) -> State:
+    """The inverse of :func:`pack`."""
+    try:
+        tensors = load(raw)
+        sections: dict[str, dict[str, NDArray[Any]]] = {"model": {}, "run": {}, "selector": {}, "server": {}}
+        memory: dict[int, dict[str, NDArray[Any]]] = {}
+        for name, array in tensors.items():
+            section, rest = name.split("/", 1)
+            if section == "memory":
+                client, rest = rest.split("/", 1)
+                memory.setdefault(int(client), {})[rest] = array
+            else:
+                sections[section][rest] = array
+        return State(
+            round=int(sections["run"]["round"][0]),
+            params=layout.join(sections["model"]),
+            selector=sections["selector"],
+            server=sections["server"],
+            memory=dict[int, PartState](memory),
+            skipped=int(sections["run"]["skipped"][0]),
+        )
+    except (SafetensorError, KeyError, ValueError, IndexError) as error:
+        raise CheckpointError(f"not a checkpoint of this model: {error}") from None
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of one run, in its folder."""
+
+    folder: Path
+    layout: Layout
+
+    def save(self, state: State) -> None:
+        """Store a state, and forget all but the last two."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write(f"round-{state.round:06d}", state, {})
+        for manifest in self._manifests()[KEEP:]:
+            manifest.unlink(missing_ok=True)
+            manifest.with_suffix(".safetensors").unlink(missing_ok=True)
+
+    def save_best(self, state: State, accuracy: float) -> None:
+        """Store the state with the best accuracy so far."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._write("best", state, {"accuracy": accuracy})
+
+    def _write(self, name: str, state: State, notes: dict[str, Any]) -> None:
+        raw = pack(state, self.layout)
+        manifest = {"round": state.round, "bytes": len(raw), "sha256": sha256(raw).hexdigest(), **notes}
+        write_whole(self.folder / f"{name}.safetensors", raw)
+        write_whole(self.folder / f"{name}.json", json.dumps(manifest, indent=2) + "\n")
+
+    def _manifests(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*.json"), reverse=True)
+
+    def last(self) -> tuple[State | None, list[str]]:
+        """The newest intact state, and what was wrong with newer ones."""
+        problems: list[str] = []
+        for manifest in self._manifests():
+            try:
+                return self.read(manifest), problems
+            except CheckpointError as error:
+                problems.append(str(error))
+        return None, problems
+
+    def read(self, manifest: Path) -> State:
+        """The state that a manifest vouches for."""
+        path = manifest.with_suffix(".safetensors")
+        try:
+            promised = json.loads(manifest.read_text())["sha256"]
+            raw = path.read_bytes()
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{manifest}: unreadable checkpoint: {error}") from None
+        found = sha256(raw).hexdigest()
+        if found != promised:
+            raise CheckpointError(f"{path}: damaged: its SHA-256 is {found[:12]}…, the manifest says {promised[:12]}…")
+        return unpack(raw, self.layout)
+
+    def best_accuracy(self) -> float:
+        """The accuracy of the stored best state; minus infinity if there is none."""
+        try:
+            return float(json.loads((self.folder / "best.json").read_text())["accuracy"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return float("-inf")

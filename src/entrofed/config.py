@@ -1,0 +1,252 @@
+"""The experiment file: TOML read into models that forbid unknown keys.
+
+::
+
+    name = "mnist-fedavg"
+    rounds = 50
+    seed = 42
+    model = "lenet_bn"
+
+    [data]
+    name = "mnist"
+    partition = "dirichlet_balanced"
+    clients = 50
+    alpha = 0.1
+
+    [method]
+    name = "fedavg"
+    cohort = 5
+    lr = 0.01
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from entrofed.admit import NonFinite
+from entrofed.augment import AUGMENTS
+from entrofed.data.partition import PARTITIONS
+from entrofed.errors import ConfigError, unknown
+from entrofed.registry import PART_KINDS, build, find
+from entrofed.types import Method, Training
+
+Spec = str | dict[str, Any]
+"""A name, or a table of a name and options."""
+
+BY_ROLE = "by_role"
+PARTITION_KEYS = ("clients", "alpha", "alphas", "labels_per_client", "min_size", "max_tries")
+
+
+class Section(BaseModel):
+    """A table of the file; a key that is not listed is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class DataSection(Section):
+    """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
+
+    name: str = "digits"
+    partition: str = "iid"
+    clients: int | None = Field(None, ge=1)
+    alpha: float | None = Field(None, gt=0)
+    alphas: tuple[float, float] | None = None
+    labels_per_client: int | None = Field(None, ge=1)
+    min_size: int | None = Field(None, ge=0)
+    max_tries: int | None = Field(None, ge=1)
+    participating: int | None = Field(None, ge=1)
+    holdout: float = Field(0.0, ge=0, lt=1)
+    normalize: Literal["standard", "half", "unit"] = "standard"
+
+    @model_validator(mode="after")
+    def _fits_partition(self) -> "DataSection":
+        known = [*PARTITIONS, BY_ROLE]
+        if self.partition not in known:
+            raise ValueError(str(unknown("partition", self.partition, known)))
+        options = {} if self.partition == BY_ROLE else dict(signature(PARTITIONS[self.partition]).parameters)
+        for key in PARTITION_KEYS:
+            given = getattr(self, key) is not None
+            if given and key not in options:
+                raise ValueError(f"data.{key} does not apply to partition {self.partition!r}; leave it out")
+            if not given and key in options and options[key].default is Parameter.empty:
+                raise ValueError(f"partition {self.partition!r} needs data.{key}")
+        return self
+
+    def partition_options(self) -> dict[str, Any]:
+        """The keys given for the partitioner, besides the number of clients."""
+        return {key: value for key in PARTITION_KEYS[1:] if (value := getattr(self, key)) is not None}
+
+
+class MethodSection(Section):
+    """The recipe, parts that replace the recipe's, and how clients train."""
+
+    name: str = "fedavg"
+    selector: Spec | None = None
+    weigher: Spec | None = None
+    objective: Spec | None = None
+    server: Spec | None = None
+    cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 10
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(32, ge=1)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: float = Field(0.01, gt=0)
+    lr_decay: float = Field(1.0, gt=0, le=1)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    persist_optimizer: bool = False
+    augment: tuple[str, ...] = ()
+    quorum: int = Field(1, ge=1)
+    max_skipped: int = Field(5, ge=1)
+    nonfinite: NonFinite = "drop"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "MethodSection":
+        for name in self.augment:
+            if name not in AUGMENTS:
+                raise ValueError(str(unknown("augmentation", name, AUGMENTS)))
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError("momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
+        return self
+
+    def recipe(self) -> Method:
+        """The method: the named recipe with the parts given here in place of its own."""
+        method: Method = find("method", self.name)()
+        given = {kind: getattr(self, kind) for kind in PART_KINDS if getattr(self, kind) is not None}
+        parts = {kind: build(kind, spec) for kind, spec in given.items()}
+        return Method(**{kind: parts.get(kind, getattr(method, kind)) for kind in PART_KINDS})
+
+    def training(self) -> Training:
+        """How clients train in the first round."""
+        return Training(**{name: getattr(self, name) for name in Training.__dataclass_fields__})
+
+    def cohort_size(self, clients: int) -> int:
+        """A whole number is the size itself, a fraction the share of the clients, at least one."""
+        return self.cohort if isinstance(self.cohort, int) else max(int(self.cohort * clients), 1)
+
+
+class EngineSection(Section):
+    """Where the work is done. Only ``compile`` changes results (in their last bits)."""
+
+    backend: Literal["inline", "processes"] = "processes"
+    workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    compile: bool = False
+    timeout: float = Field(3600.0, gt=0)
+
+
+class Experiment(Section):
+    """One experiment with one seed."""
+
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+    seed: int = Field(0, ge=0)
+    rounds: int = Field(10, ge=1)
+    evaluate_every: int = Field(1, ge=1)
+    checkpoint_seconds: float = Field(10.0, ge=0)
+    model: Spec = "digits_mlp"
+    data: DataSection = DataSection(clients=10)
+    method: MethodSection = MethodSection()
+    engine: EngineSection = Field(default_factory=EngineSection)
+
+    @model_validator(mode="after")
+    def _whole_evaluations(self) -> "Experiment":
+        if self.rounds % self.evaluate_every:
+            raise ValueError(
+                f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
+                "so the last round would not be evaluated"
+            )
+        return self
+
+    def decisive(self) -> dict[str, Any]:
+        """Everything that the results depend on: what a resumed run must have in common with its start."""
+        settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout"}})
+        del settings["checkpoint_seconds"]
+        return settings
+
+
+def read(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    """An experiment file with command-line overrides such as ``method.lr=0.05``."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such experiment file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: not readable as TOML: {error}") from None
+    table.setdefault("name", path.stem)
+    return parse(table, overrides, where=str(path))
+
+
+def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment") -> Experiment:
+    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
+    table = dict(table)
+    for override in overrides:
+        _set(table, override)
+    try:
+        experiment = Experiment.model_validate(table)
+        experiment.method.recipe()
+        find("model", experiment.model if isinstance(experiment.model, str) else str(experiment.model.get("name")))
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return experiment
+
+
+def _set(table: dict[str, Any], override: str) -> None:
+    key, equals, raw = override.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(steps):
+        raise ConfigError(f"override {override!r} must look like section.key=value, for example method.lr=0.05")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    for step in steps[:-1]:
+        inner = table.get(step, {})
+        table[step] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
+        table = table[step]
+    table[steps[-1]] = value
+
+
+def _explain(problem: Any) -> str:
+    path = [str(step) for step in problem["loc"] if not str(step).startswith(("constrained-", "function-"))]
+    where = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        section: Any = Experiment
+        for step in path[:-1]:
+            section = section.model_fields[step].annotation
+        return str(unknown(f"key {where!r}:", path[-1], section.model_fields))
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{where} = {problem['input']!r}: {message}" if path and not isinstance(problem["input"], dict) else message
+
+
+def to_toml(experiment: Experiment) -> str:
+    """The resolved experiment as a file that :func:`read` gives the same experiment for."""
+    settings = experiment.model_dump(mode="json", exclude_none=True)
+    lines: list[str] = []
+    _table(settings, (), lines)
+    return "\n".join(lines) + "\n"
+
+
+def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
+    if path:
+        lines.append(f"\n[{'.'.join(path)}]")
+    for key, value in table.items():
+        if not isinstance(value, Mapping):
+            lines.append(f"{key} = {_value(value)}")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            _table(value, (*path, key), lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(_value(item) for item in value)}]"
+    if isinstance(value, str):
+        return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'
+    return repr(value)

@@ -1,0 +1,196 @@
+"""Get the files of a dataset, and check them.
+
+A download goes to ``NAME.part`` beside its place, is taken up again where it stopped, and gets its name only
+once its SHA-256 is right. Archives are never unpacked as a whole: only the members we name are written.
+"""
+
+import hashlib
+import http.client
+import os
+import tarfile
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from entrofed import __version__
+from entrofed.data.catalog import SHIPPED, find, how_to_get
+from entrofed.data.sources import File
+from entrofed.errors import DataError
+
+Progress = Callable[[str, int, int], None]
+"""Called with a file's name, the bytes there are, and the bytes there will be."""
+
+TIMEOUT = 30.0
+"""Seconds without an answer after which a server counts as unreachable."""
+CHUNK = 1 << 18
+
+
+@dataclass(frozen=True)
+class FileStatus:
+    """What became of one file (or folder of pictures)."""
+
+    path: Path
+    state: Literal["ok", "missing", "damaged"]
+
+
+def verify(name: str, directory: Path) -> list[FileStatus]:
+    """The state of every file of a dataset; folders of pictures are counted, everything else is hashed.
+
+    >>> [status.state for status in verify("iris", Path("/anywhere"))]
+    ['ok']
+    """
+    entry = find(name)
+    root = SHIPPED if entry.shipped else directory
+    if entry.folders and any((root / folder).exists() for folder, _ in entry.folders):
+        return [
+            FileStatus(root / folder, _folder_state(root / folder, count)) for folder, count in entry.folders
+        ]
+    return [FileStatus(root / file.path, _state(root / file.path, file)) for file in entry.files]
+
+
+def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[Path]:
+    """Make every file of a dataset present and right: what is missing or damaged is downloaded.
+
+    Returns the paths of all files (of none, for a dataset that comes with scikit-learn). What has no
+    address, or cannot be reached, is a DataError that says what to put where.
+    """
+    entry = find(name)
+    statuses = verify(name, directory)
+    wanted = [file for file in entry.files if FileStatus(directory / file.path, "ok") not in statuses]
+    if entry.shipped or all(status.state == "ok" for status in statuses):
+        return [status.path for status in statuses]
+    reasons: list[str] = []
+    try:
+        wanted = [file for file in wanted if not _download(file, directory, progress, reasons)]
+        if wanted and (archive := entry.archive) is not None:
+            kept = _state(directory / archive.path, archive) == "ok"
+            if kept or _download(archive, directory, progress, reasons):
+                _unpack(directory / archive.path, wanted, directory)
+                wanted = []
+                if not kept:
+                    (directory / archive.path).unlink()
+    except OSError as error:
+        raise DataError(
+            f"{name}: cannot write to {directory}: {error}. Choose another data directory."
+        ) from error
+    if wanted:
+        tried = "\n".join(["What was tried:", *(f"  {reason}" for reason in reasons)] if reasons else [])
+        missing = wanted[0]
+        raise DataError(
+            f"{name}: {missing.path} could not be fetched"
+            + (f" ({len(wanted)} files are missing)" if len(wanted) > 1 else "")
+            + f".\n{how_to_get(name, directory, missing)}\n{tried}".rstrip()
+        )
+    return [directory / file.path for file in entry.files]
+
+
+def _state(path: Path, file: File) -> Literal["ok", "missing", "damaged"]:
+    if not path.is_file():
+        return "missing"
+    return "ok" if path.stat().st_size == file.size and _right(path, file) else "damaged"
+
+
+def _folder_state(path: Path, count: int) -> Literal["ok", "missing", "damaged"]:
+    if not path.is_dir():
+        return "missing"
+    return "ok" if sum(1 for _ in path.glob("*.png")) == count else "damaged"
+
+
+def _right(path: Path, file: File) -> bool:
+    with path.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256" if file.sha256 else "md5").hexdigest()
+    return found == (file.sha256 or file.md5)
+
+
+def _download(file: File, directory: Path, progress: Progress | None, reasons: list[str]) -> bool:
+    """Try each mirror; a leftover part may be bad, so that the first mirror then gets a second chance."""
+    target = directory / file.path
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    for url in file.urls[:1] * part.exists() + file.urls:
+        try:
+            _receive(url, part, file, progress)
+        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            reasons.append(f"{url}: {error}")
+            continue
+        size = part.stat().st_size
+        if size < file.size:
+            reasons.append(f"{url}: stopped after {size:,} of {file.size:,} bytes; fetch again to go on")
+        elif size == file.size and _right(part, file):
+            part.replace(target)
+            return True
+        else:
+            reasons.append(f"{url}: its content is not the published one")
+            part.unlink()
+    return False
+
+
+def _receive(url: str, part: Path, file: File, progress: Progress | None) -> None:
+    """Append to the part what it lacks, or start it anew where the server cannot go on in the middle."""
+    start = part.stat().st_size if part.exists() else 0
+    if start >= file.size:
+        return
+    headers = {"User-Agent": f"entrofed/{__version__}", **({"Range": f"bytes={start}-"} if start else {})}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the addresses are ours, all http or https)
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
+        resumed = answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+        done = start if resumed else 0
+        with part.open("ab" if resumed else "wb") as out:
+            while done <= file.size and (chunk := answer.read(CHUNK)):
+                out.write(chunk)
+                done += len(chunk)
+                if progress is not None:
+                    progress(file.path, done, file.size)
+            _settle(out)
+
+
+def _settle(out: IO[bytes]) -> None:
+    out.flush()
+    os.fsync(out.fileno())
+
+
+def _unpack(path: Path, files: list[File], directory: Path) -> None:
+    """Write the named members of an archive whose SHA-256 has been checked."""
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                for file in files:
+                    with archive.open(file.member) as member:
+                        _write(member, directory / file.path, file)
+        else:
+            with tarfile.open(path, "r:gz") as archive:
+                for file in files:
+                    if (member := archive.extractfile(file.member)) is not None:
+                        _write(member, directory / file.path, file)
+    except (
+        KeyError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        zipfile.BadZipFile,
+        tarfile.TarError,
+        zlib.error,
+    ) as error:
+        raise DataError(f"{path}: cannot be unpacked: {error}. Delete it and fetch again.") from error
+
+
+def _write(member: IO[bytes], target: Path, file: File) -> None:
+    part = target.with_name(target.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("wb") as out:
+        left = file.size + 1
+        while left and (chunk := member.read(min(CHUNK, left))):
+            out.write(chunk)
+            left -= len(chunk)
+        _settle(out)
+    if left != 1 or not _right(part, file):
+        part.unlink()
+        raise DataError(
+            f"{target}: the archive's {file.member} is not the published one. Delete it and fetch again."
+        )
+    part.replace(target)

@@ -1,0 +1,253 @@
+"""Which client holds which training samples.
+
+Every partitioner takes the labels (``int64``, 0..C-1), the number of clients and a random generator, and
+returns the sorted sample indices of each client. Shards never overlap, and together hold every sample,
+except where it is said otherwise. A ``RandomState`` draws in the order of the public scripts, so their seeds
+give their partitions.
+
+>>> labels = np.repeat(np.arange(3), 4)
+>>> [shard.tolist() for shard in contiguous(labels, 2, np.random.default_rng(0))]
+[[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+"""
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+import numpy as np
+from numpy.random import Generator, RandomState
+from numpy.typing import NDArray
+
+from ..errors import ConfigError, DataError
+
+Indices = NDArray[np.int64]
+Random = Generator | RandomState
+
+
+def iid(labels: Indices, clients: int, rng: Random) -> list[Indices]:
+    """Equal parts (sizes differ by one at most) of the samples in random order."""
+    _check(labels, clients)
+    return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
+
+
+def contiguous(labels: Indices, clients: int, rng: Random) -> list[Indices]:
+    """Equal consecutive pieces (sizes differ by one at most) in the order of the rows; nothing is drawn."""
+    _check(labels, clients)
+    return list(np.array_split(np.arange(len(labels)), clients))
+
+
+def by_role(roles: Indices) -> list[Indices]:
+    """One client per natural owner: client r holds the samples whose role is r.
+
+    >>> [shard.tolist() for shard in by_role(np.array([1, 0, 1]))]
+    [[1], [0, 2]]
+    """
+    return _of_each_class(roles, _check(roles, 1, "role"))
+
+
+def dirichlet_balanced(
+    labels: Indices, clients: int, rng: Random, *, alpha: float, min_size: int = 10, max_tries: int = 1000
+) -> list[Indices]:
+    """Each class spread by p ~ Dir(alpha), with clients that already hold N/K samples left out.
+
+    Class by class: shuffle its n_c samples, draw p, set p_k = 0 for full clients, renormalise, and cut at
+    floor(n_c cumsum(p)). All is drawn anew until every client has ``min_size`` samples.
+
+    Reference: Li et al., Federated learning on non-IID data silos (ICDE 2022), "distribution-based label
+    imbalance". Differs from their script: if all of p is on full clients, which divides zero by zero there,
+    p is drawn again over the others, because the renormalised p has just that distribution.
+    """
+    classes = _check(labels, clients)
+    _positive("alpha", alpha)
+    _at_least("min_size", min_size, 0)
+    _at_least("max_tries", max_tries, 1)
+    if min_size * clients > len(labels):
+        raise ConfigError(
+            f"{clients} clients cannot have min_size = {min_size} samples each: there are {len(labels)}; "
+            "lower min_size or the number of clients"
+        )
+    members = _of_each_class(labels, classes)
+    for _ in range(max_tries):
+        sizes = np.zeros(clients, dtype=np.int64)
+        shuffled, counts = [], []
+        for of_class in members:
+            order = of_class.copy()
+            rng.shuffle(order)
+            is_open = sizes < len(labels) / clients
+            p = _simplex(rng, alpha, clients, 1)[0] * is_open
+            if p.sum() == 0:
+                p[is_open] = _simplex(rng, alpha, int(is_open.sum()), 1)[0]
+            cuts = (np.cumsum(p / p.sum()) * len(order)).astype(np.int64)
+            cuts[-1] = len(order)
+            shuffled.append(order)
+            counts.append(np.diff(cuts, prepend=0))
+            sizes += counts[-1]
+        if sizes.min() >= min_size:
+            return _deal(shuffled, np.array(counts))
+    raise ConfigError(
+        f"no partition over {clients} clients with alpha = {alpha} gave each of them min_size = {min_size} "
+        f"samples in max_tries = {max_tries}; raise alpha or max_tries, or lower min_size"
+    )
+
+
+def dirichlet_plain(labels: Indices, clients: int, rng: Random, *, alpha: float) -> list[Indices]:
+    """P[c] ~ Dir(alpha) for every class c; client k gets floor(P[c, k] n_c) of it, the last client the rest.
+
+    Clients may stay empty. Used by the public runs of FedKLEntropy.
+    """
+    classes = _check(labels, clients)
+    _positive("alpha", alpha)
+    p = _simplex(rng, alpha, clients, classes)
+    members = _of_each_class(labels, classes)
+    totals = np.bincount(labels)
+    counts = (p * totals[:, None]).astype(np.int64)
+    counts[:, -1] = totals - counts[:, :-1].sum(axis=1)
+    return _deal([rng.permutation(m) for m in members], counts)
+
+
+def dirichlet_mixed(
+    labels: Indices,
+    clients: int,
+    rng: Random,
+    *,
+    alphas: tuple[float, float],
+    min_size: int = 10,
+    max_tries: int = 1000,
+) -> list[Indices]:
+    """Two kinds of clients: `dirichlet_balanced` with alphas[0] for the first half, alphas[1] for the rest.
+
+    The samples are first cut into two halves of the same class composition, one for each kind; the first
+    ceil(K/2) clients share the first. Reference: FedEP, table 3, which does not say how the data is divided.
+    """
+    _check(labels, clients)
+    if clients < 2 or len(alphas) != 2:
+        raise ConfigError(f"needs 2 clients or more and 2 alphas, not {clients} clients and alphas {alphas}")
+    order = rng.permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    first = (clients + 1) // 2
+    return [
+        np.sort(half[part])
+        for half, k, alpha in zip((order[::2], order[1::2]), (first, clients - first), alphas, strict=True)
+        for part in dirichlet_balanced(
+            labels[half], k, rng, alpha=alpha, min_size=min_size, max_tries=max_tries
+        )
+    ]
+
+
+def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_client: int) -> list[Indices]:
+    """Client k owns label k mod C and further random ones; owners of a label share its samples equally.
+
+    Reference: Li et al., Federated learning on non-IID data silos (ICDE 2022), "quantity-based label
+    imbalance".
+    """
+    classes = _check(labels, clients)
+    _at_least("labels_per_client", labels_per_client, 1)
+    if labels_per_client > classes:
+        raise ConfigError(f"labels_per_client = {labels_per_client} is more than the {classes} labels")
+    if clients < classes:
+        raise ConfigError(
+            f"{clients} clients for {classes} labels could leave a label without owner; use {classes} or more"
+        )
+    owned = np.zeros((clients, classes), dtype=bool)
+    for k in range(clients):
+        others = np.delete(np.arange(classes), k % classes)
+        owned[k, k % classes] = True
+        owned[k, rng.choice(others, labels_per_client - 1, replace=False)] = True
+    members = _of_each_class(labels, classes)
+    counts = np.zeros((classes, clients), dtype=np.int64)
+    for c, of_class in enumerate(members):
+        owners = np.flatnonzero(owned[:, c])
+        counts[c, owners] = [len(part) for part in np.array_split(of_class, len(owners))]
+    return _deal([rng.permutation(m) for m in members], counts)
+
+
+PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
+    partition.__name__: partition
+    for partition in (iid, contiguous, dirichlet_balanced, dirichlet_plain, dirichlet_mixed, label_quantity)
+}
+
+
+def label_counts(labels: Indices, shards: Sequence[Indices], classes: int) -> Indices:
+    """How many samples of each class each client holds, [clients, classes].
+
+    >>> label_counts(np.array([0, 1, 1]), [np.array([0, 1]), np.array([2])], classes=2).tolist()
+    [[1, 1], [0, 1]]
+    """
+    found = _check(labels, 1)
+    if found > classes:
+        raise DataError(f"label {found - 1} of sample {labels.argmax()} is not in 0..{classes - 1}")
+    client = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
+    sample = np.concatenate([*shards, np.empty(0, dtype=np.int64)])
+    wrong = np.flatnonzero((sample < 0) | (sample >= len(labels)))
+    if len(wrong):
+        where = f"client {client[wrong[0]]} holds sample {sample[wrong[0]]}"
+        raise DataError(f"{where}, but samples are 0..{len(labels) - 1}")
+    counts = np.bincount(client * classes + labels[sample], minlength=len(shards) * classes)
+    return counts.reshape(len(shards), classes)
+
+
+def split_participants(clients: int, participating: int, rng: Random) -> tuple[Indices, Indices]:
+    """Clients that take part and clients that never train, both sorted."""
+    _at_least("participating", participating, 1)
+    if participating > clients:
+        raise ConfigError(f"participating = {participating} is more than the {clients} clients there are")
+    order = rng.permutation(clients)
+    return np.sort(order[:participating]), np.sort(order[participating:])
+
+
+def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list[Indices], list[Indices]]:
+    """Split every client's samples into training and local test samples, both sorted.
+
+    The test part is the nearest integer to ``share`` of the samples, but at least one sample, and never all:
+    a client with a single sample keeps it for training. A share of 0 leaves all test parts empty.
+    """
+    if not 0 <= share < 1:
+        raise ConfigError(f"share must be at least 0 and below 1, not {share}")
+    train, test = [], []
+    for shard in shards:
+        size = min(max(round(share * len(shard)), 1), len(shard) - 1) if share and len(shard) else 0
+        order = rng.permutation(shard)
+        test.append(np.sort(order[:size]))
+        train.append(np.sort(order[size:]))
+    return train, test
+
+
+def _check(labels: Indices, clients: int, what: str = "label") -> int:
+    """The number of classes, max + 1."""
+    _at_least("clients", clients, 1)
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
+        raise DataError(f"{what}s must be one or more integers in a row, not {labels.dtype} {labels.shape}")
+    if labels.min() < 0:
+        raise DataError(f"{what} {labels.min()} of sample {labels.argmin()} is negative; they count from 0")
+    if clients > len(labels):
+        raise ConfigError(f"{clients} clients are more than the {len(labels)} samples to share; use fewer")
+    return int(labels.max()) + 1
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise ConfigError(f"{name} must be at least {least}, not {value}")
+
+
+def _positive(name: str, value: float) -> None:
+    if not (isfinite(value) and value > 0):
+        raise ConfigError(f"{name} must be positive and finite, not {value}")
+
+
+def _of_each_class(labels: Indices, classes: int) -> list[Indices]:
+    """The indices of each class, in ascending order."""
+    order = np.argsort(labels, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(labels, minlength=classes))[:-1])
+
+
+def _simplex(rng: Random, alpha: float, size: int, rows: int) -> NDArray[np.float64]:
+    """Rows of Dir(alpha); where a tiny alpha underflows to 0/0, its limit, all on one random client."""
+    p = rng.dirichlet(np.full(size, min(alpha, 1e100)), rows)  # a larger alpha overflows; this is uniform
+    for row in np.flatnonzero(~np.isfinite(p).all(axis=1)):
+        p[row] = np.eye(size)[rng.choice(size)]
+    return p
+
+
+def _deal(members: Sequence[Indices], counts: Indices) -> list[Indices]:
+    """Give client k the next counts[c, k] of members[c], for every class c."""
+    parts = [np.split(m, np.cumsum(row)[:-1]) for m, row in zip(members, counts, strict=True)]
+    return [np.sort(np.concatenate(client)) for client in zip(*parts, strict=True)]

@@ -1,0 +1,57 @@
+"""Everything that can go wrong and is not a bug.
+
+::
+
+    EntrofedError            exit code 1   something failed
+    ├── ConfigError          exit code 2   what the user wrote: an option, an experiment file
+    ├── DataError            exit code 3   a dataset or a file of it
+    ├── CheckpointError      exit code 3   a stored run
+    └── QuorumError          exit code 4   too few usable updates, too many rounds in a row
+
+Messages say what is wrong and where, the rule, and the remedy.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class EntrofedError(Exception):
+    """Root of the tree; the command line prints it without a traceback."""
+
+    exit_code = 1
+
+
+class ConfigError(EntrofedError):
+    """A value the user chose is not possible."""
+
+    exit_code = 2
+
+
+class DataError(EntrofedError):
+    """A dataset is missing, damaged, or not what it should be."""
+
+    exit_code = 3
+
+
+class CheckpointError(EntrofedError):
+    """A stored run cannot be read or continued."""
+
+    exit_code = 3
+
+
+class QuorumError(EntrofedError):
+    """Too few clients answered with a usable update, too often."""
+
+    exit_code = 4
+
+
+def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
+    """The error for a name that does not exist, with the nearest that does.
+
+    >>> print(unknown("method", "fedavgg", ["fedavg", "fedentopt"]))
+    unknown method 'fedavgg'; did you mean 'fedavg'? (known: fedavg, fedentopt)
+    """
+    names = sorted(allowed)
+    near = get_close_matches(found, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names)})")

@@ -1,0 +1,100 @@
+"""How good a model is: a confusion matrix and a loss, counted in pieces, and the figures made from them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entrofed.errors import EntrofedError
+from entrofed.site import Site
+from entrofed.types import Backend, Failure, Params
+
+PIECE = 1000
+"""Samples an order evaluates: small enough to spread over workers, and the same whatever their number."""
+BATCH = 250
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of (true class, predicted class) and the summed cross entropy of some samples."""
+
+    confusion: NDArray[np.int64]
+    loss: float
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.confusion + other.confusion, self.loss + other.loss)
+
+
+@dataclass(frozen=True)
+class EvaluateOrder:
+    """Evaluate ``params`` on some rows of the ``train``, ``test`` or ``valid`` part of the data."""
+
+    params: Params
+    part: str
+    rows: NDArray[np.int64]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over."""
+        return len(self.rows)
+
+    def carry_out(self, site: Site) -> Tally:
+        """What a backend calls, wherever the work is done."""
+        site.bench.load(self.params)
+        site.bench.model.eval()
+        classes = len(site.federation.data.classes)
+        confusion = np.zeros((classes, classes), np.int64)
+        loss = 0.0
+        with torch.inference_mode():
+            for start in range(0, len(self.rows), BATCH):
+                x, y = site.samples(self.part, self.rows[start : start + BATCH])
+                logits = site.bench.model(site.for_model(site.standardize(x)))
+                loss += float(torch.nn.functional.cross_entropy(logits, y, reduction="sum"))
+                np.add.at(confusion, (y.numpy(), logits.argmax(1).numpy()), 1)
+        return Tally(confusion, loss)
+
+
+def evaluate(backend: Backend, params: Params, part: str, rows: NDArray[np.int64]) -> Tally:
+    """Evaluate on all ``rows``, in pieces that a backend may spread over its workers."""
+    orders = [EvaluateOrder(params, part, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)]
+    outcomes: Iterable[Tally | Failure] = backend.run(orders)
+    total: Tally | None = None
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            raise EntrofedError(f"the evaluation of the global model failed: {outcome.reason}")
+        total = outcome if total is None else total + outcome
+    if total is None:
+        raise EntrofedError(f"there is nothing to evaluate on: the {part} part of the data is empty")
+    return total
+
+
+def figures(tally: Tally) -> dict[str, Any]:
+    """Loss, accuracy, and precision, recall and F1 both macro- and support-weighted; 0/0 counts as 0.
+
+    A class that occurs neither among the labels nor among the predictions is left out of the macro mean.
+    Weighted recall equals accuracy.
+
+    >>> figures(Tally(np.array([[3, 1], [0, 4]]), 2.0))["accuracy"]
+    0.875
+    """
+    right = np.diag(tally.confusion).astype(np.float64)
+    support = tally.confusion.sum(axis=1)
+    predicted = tally.confusion.sum(axis=0)
+    precision = np.divide(right, predicted, out=np.zeros_like(right), where=predicted > 0)
+    recall = np.divide(right, support, out=np.zeros_like(right), where=support > 0)
+    both = precision + recall
+    f1 = np.divide(2 * precision * recall, both, out=np.zeros_like(right), where=both > 0)
+    seen = (support + predicted) > 0
+    share = support / support.sum()
+    return {
+        "loss": tally.loss / int(support.sum()),
+        "accuracy": float(right.sum() / support.sum()),
+        "macro_f1": float(f1[seen].mean()),
+        "weighted_f1": float(share @ f1),
+        "weighted_precision": float(share @ precision),
+        "weighted_recall": float(share @ recall),
+        "class_accuracy": [float(r) for r in recall],
+    }

@@ -1,0 +1,92 @@
+"""How spread out a distribution is. Pure functions; the last axis is the classes, all others are kept.
+
+Everything is computed in float64, with 0 log 0 = 0.
+"""
+
+from math import log
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import entr
+
+from ..errors import DataError, unknown
+
+Base = Literal["nats", "bits"]
+Floats = NDArray[np.float64]
+
+
+def entropy(p: ArrayLike, *, base: Base = "nats") -> Floats:
+    """Shannon entropy H(p) = -sum_c p_c log p_c, from 0 to log C (rounding never leads outside).
+
+    >>> float(entropy([0.5, 0.25, 0.25], base="bits"))
+    1.5
+    """
+    return _shannon(distribution("p", p), base)
+
+
+def entropy_of_counts(counts: ArrayLike, *, base: Base = "nats") -> Floats:
+    """Entropy of the distribution counts / sum(counts); 0 where there is nothing to count.
+
+    >>> entropy_of_counts([[10, 10, 0], [0, 0, 0]], base="bits").tolist()
+    [1.0, 0.0]
+    """
+    counts = non_negative("counts", counts)
+    total = counts.sum(axis=-1, keepdims=True)
+    return _shannon(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0), base)
+
+
+def perplexity(p: ArrayLike) -> Floats:
+    """Effective number of classes exp H(p), from 1 to C.
+
+    >>> round(float(perplexity([0.25] * 4)), 12)
+    4.0
+    """
+    return np.asarray(np.exp(entropy(p)))
+
+
+def effective_cohort(weights: ArrayLike) -> Floats:
+    """Effective number of clients 1 / sum_k alpha_k^2 behind aggregation weights alpha, which sum to 1.
+
+    >>> float(effective_cohort([0.5, 0.5, 0.0]))
+    2.0
+    """
+    return np.asarray(1 / np.square(distribution("weights", weights)).sum(axis=-1))
+
+
+def non_negative(name: str, values: ArrayLike) -> Floats:
+    """The values as float64, refused with their place if one is negative or not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise DataError(
+            f"{name} must have at least one class along the last axis, but its shape is {array.shape}"
+        )
+    wrong = np.argwhere(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        place = tuple(wrong[0])
+        raise DataError(f"{_place(name, place)} = {array[place]}, but must be finite and not negative")
+    return array
+
+
+def distribution(name: str, values: ArrayLike) -> Floats:
+    """The values as float64, refused with their place unless they sum to 1 within 1e-6 along the last axis."""
+    array = non_negative(name, values)
+    total = np.asarray(array.sum(axis=-1))
+    wrong = np.argwhere(np.abs(total - 1) > 1e-6)
+    if len(wrong):
+        place = tuple(wrong[0])
+        raise DataError(
+            f"{_place(name, place)} sums to {total[place]}, not to 1; pass probabilities, not logits or counts"
+        )
+    return array
+
+
+def _place(name: str, place: tuple[np.intp, ...]) -> str:
+    return f"{name}[{', '.join(map(str, place))}]" if place else name
+
+
+def _shannon(p: Floats, base: Base) -> Floats:
+    if base not in get_args(Base):
+        raise unknown("base", base, get_args(Base))
+    unit = log(2) if base == "bits" else 1.0
+    return np.asarray(np.clip(entr(p).sum(axis=-1) / unit, 0.0, log(p.shape[-1]) / unit))

@@ -1,0 +1,8 @@
+"""Recipes: published algorithms as combinations of parts."""
+
+from collections.abc import Callable
+
+from entrofed.methods.fedavg import fedavg, fedavg_uniform
+from entrofed.types import Method
+
+METHODS: dict[str, Callable[[], Method]] = {recipe.__name__: recipe for recipe in (fedavg, fedavg_uniform)}

@@ -1,0 +1,130 @@
+"""A model's state as one flat vector and its layout.
+
+Between server and clients a model travels as :class:`Params`: a ``float32`` vector that holds the trainable
+parameters first and the float buffers (BatchNorm's running mean and variance) behind them, and a short
+``int64`` vector with the integer buffers (BatchNorm's batch counters). :class:`Layout` knows which stretch of
+which vector is which tensor.
+
+>>> layout = Layout.of(torch.nn.BatchNorm1d(2))
+>>> layout.trainable, layout.floats, layout.counters
+(4, 8, 1)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entrofed.errors import CheckpointError, ConfigError
+
+Kind = Literal["trainable", "buffer", "counter"]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Params:
+    """One model's state. ``values`` is ``float32``: trainable parameters, then float buffers."""
+
+    values: Floats
+    counters: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One tensor: the stretch ``start : start + size`` of ``values`` (or of ``counters``)."""
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    start: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where each tensor of a model lies: ``values[:trainable]`` is what an optimizer may change."""
+
+    entries: tuple[Entry, ...]
+    trainable: int
+    floats: int
+    counters: int
+
+    @classmethod
+    def of(cls, model: torch.nn.Module) -> "Layout":
+        """The layout of a model, in the order in which torch names its parameters and buffers."""
+        persistent = model.state_dict().keys()
+        tensors: list[tuple[str, Kind, torch.Tensor]] = []
+        for name, parameter in model.named_parameters():
+            tensors.append((name, "trainable" if parameter.requires_grad else "buffer", parameter))
+        for name, buffer in model.named_buffers():
+            if name in persistent:
+                tensors.append((name, "buffer" if buffer.is_floating_point() else "counter", buffer))
+        entries: list[Entry] = []
+        ends: dict[Kind, int] = {"trainable": 0, "buffer": 0, "counter": 0}
+        for kind in ends:
+            ends[kind] = ends["trainable"] if kind == "buffer" else 0
+            for name, of_kind, tensor in tensors:
+                if of_kind != kind:
+                    continue
+                expected = torch.int64 if kind == "counter" else torch.float32
+                if tensor.dtype != expected:
+                    raise ConfigError(
+                        f"model tensor {name!r} has type {tensor.dtype}; {kind}s must be {expected}. "
+                        "Convert the model with .float() before you hand it over."
+                    )
+                entries.append(Entry(name, kind, tuple(tensor.shape), ends[kind], tensor.numel()))
+                ends[kind] += tensor.numel()
+        return cls(tuple(entries), ends["trainable"], ends["buffer"], ends["counter"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one model on the wire."""
+        return 4 * self.floats + 8 * self.counters
+
+    def read(self, model: torch.nn.Module) -> Params:
+        """The state of ``model``, copied."""
+        tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        return self.join({entry.name: tensors[entry.name].detach().numpy() for entry in self.entries})
+
+    def split(self, params: Params) -> dict[str, NDArray[np.float32] | NDArray[np.int64]]:
+        """Tensors by name, as views of the vectors."""
+        return {
+            e.name: (params.counters if e.kind == "counter" else params.values)[e.start : e.start + e.size].reshape(e.shape)
+            for e in self.entries
+        }
+
+    def join(self, tensors: Mapping[str, NDArray[np.float32] | NDArray[np.int64]]) -> Params:
+        """The inverse of :meth:`split`; every tensor must be there with its shape."""
+        params = Params(np.empty(self.floats, np.float32), np.empty(self.counters, np.int64))
+        views = self.split(params)
+        for name, view in views.items():
+            if name not in tensors or tensors[name].shape != view.shape:
+                found = tensors[name].shape if name in tensors else "nothing"
+                raise CheckpointError(f"tensor {name!r} should have shape {view.shape}, found {found}")
+            view[...] = tensors[name]
+        return params
+
+
+BLOCK = 1 << 15
+"""Values summed at a time, so that the float64 accumulator stays in cache."""
+
+
+def weighted_sum(rows: Sequence[Floats], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """``sum_k weights[k] * rows[k]``, accumulated in float64 in the order given.
+
+    Element by element, so that the result has the same bits whatever library or thread count is at work.
+
+    >>> weighted_sum([np.array([1, 2], "f4"), np.array([3, 6], "f4")], np.array([0.5, 0.5]))
+    array([2., 4.])
+    """
+    total = np.zeros(len(rows[0]), np.float64)
+    scratch = np.empty(min(BLOCK, len(total)), np.float64)
+    for start in range(0, len(total), BLOCK):
+        block = total[start : start + BLOCK]
+        for row, weight in zip(rows, weights, strict=True):
+            np.multiply(row[start : start + BLOCK], weight, out=scratch[: len(block)], dtype=np.float64)
+            block += scratch[: len(block)]
+    return total

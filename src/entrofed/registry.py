@@ -1,0 +1,73 @@
+"""Parts by name: ours, and those that other packages announce as entry points.
+
+A package adds a selector by an entry point in the group ``entrofed.selectors`` that names its class; likewise
+``entrofed.weighers``, ``entrofed.objectives``, ``entrofed.servers``, ``entrofed.methods``, ``entrofed.models``.
+
+>>> build("weigher", "uniform")
+Uniform()
+>>> describe(build("weigher", {"name": "uniform"}))
+{'name': 'uniform'}
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from entrofed.errors import ConfigError, unknown
+from entrofed.methods import METHODS
+from entrofed.models import MODELS
+from entrofed.objectives import OBJECTIVES
+from entrofed.selectors import SELECTORS
+from entrofed.servers import SERVERS
+from entrofed.weighers import WEIGHERS
+
+OURS: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "selector": SELECTORS,
+    "weigher": WEIGHERS,
+    "objective": OBJECTIVES,
+    "server": SERVERS,
+    "method": METHODS,
+    "model": MODELS,
+}
+PART_KINDS = ("selector", "weigher", "objective", "server")
+
+
+@cache
+def known(kind: str) -> dict[str, Callable[..., Any]]:
+    """Everything of one kind by name; a third party's part cannot replace one of ours."""
+    theirs = {entry.name: entry.load() for entry in entry_points(group=f"entrofed.{kind}s")}
+    return {**theirs, **OURS[kind]}
+
+
+def find(kind: str, name: str) -> Callable[..., Any]:
+    """The class or recipe of that name."""
+    if name not in known(kind):
+        raise unknown(kind, name, known(kind))
+    return known(kind)[name]
+
+
+def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
+    """A part from its name, or from a table of its name and hyperparameters."""
+    options = {"name": spec} if isinstance(spec, str) else dict(spec)
+    if not isinstance(name := options.pop("name", None), str):
+        raise ConfigError(f"{kind}: a table of hyperparameters needs a 'name', one of {', '.join(known(kind))}")
+    part = find(kind, name)
+    allowed = [field.name for field in fields(part)]  # type: ignore[arg-type]
+    for option in options:
+        if option not in allowed:
+            raise unknown(f"hyperparameter of {kind} {name!r}:", option, allowed)
+    try:
+        return TypeAdapter(part, config=ConfigDict(strict=False)).validate_python(options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"{kind} {name!r}: {where} = {first['input']!r}: {first['msg']}") from None
+
+
+def describe(part: Any) -> dict[str, Any]:
+    """The table that :func:`build` makes the same part from."""
+    return {"name": part.name, **asdict(part)}

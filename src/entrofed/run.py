@@ -1,0 +1,207 @@
+"""The rounds of one experiment: start or resume, checkpoint, record, stop.
+
+>>> from entrofed.config import parse
+>>> experiment = parse({"rounds": 2, "data": {"name": "iris", "clients": 3}, "model": "iris_mlp"})
+>>> experiment.rounds
+2
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from entrofed.backends import open_backend
+from entrofed.checkpoint import Checkpoints
+from entrofed.config import Experiment
+from entrofed.errors import ConfigError, QuorumError
+from entrofed.federation import Federation, federate
+from entrofed.models import build as build_model
+from entrofed.params import Layout
+from entrofed.rounds import Rules, run_round
+from entrofed.seeds import torch_stream
+from entrofed.store import Record, RunFolder
+from entrofed.types import Backend, State
+
+log = logging.getLogger("entrofed")
+
+Observer = Callable[[Record], None]
+
+
+def run(
+    experiment: Experiment,
+    folder: RunFolder,
+    *,
+    backend: Backend | None = None,
+    data_directory: Path | None = None,
+    resume: bool = False,
+    observer: Observer = lambda record: None,
+) -> dict[str, Any]:
+    """Run an experiment in a folder, from the start or from its last checkpoint; returns the summary.
+
+    Streams of randomness are keyed by round, so a resumed run draws what the unbroken run would have drawn:
+    the models and records are the same, bit for bit.
+    """
+    with folder.claimed():
+        _check(folder, experiment, resume)
+        folder.start(experiment)
+        handler = _log_to(folder.path / "log.txt")
+        mine = open_backend(experiment.engine) if backend is None else None
+        try:
+            federation = federate(experiment.data, experiment.seed, data_directory)
+            return _Run(experiment, folder, federation, mine or backend, resume).play(observer)  # type: ignore[arg-type]
+        finally:
+            if mine is not None:
+                mine.close()
+            log.removeHandler(handler)
+            handler.close()
+
+
+class _Run:
+    """One pass through the rounds."""
+
+    def __init__(
+        self, experiment: Experiment, folder: RunFolder, federation: Federation, backend: Backend, resume: bool
+    ) -> None:
+        self.experiment, self.folder, self.federation, self.backend = experiment, folder, federation, backend
+        section = experiment.method
+        self.method = section.recipe()
+        build = model_builder(experiment, federation)
+        with torch_stream(experiment.seed, "init"):
+            model = build()
+        self.layout = Layout.of(model)
+        self.checkpoints = Checkpoints(folder.checkpoints, self.layout)
+        self.rules = Rules(
+            seed=experiment.seed,
+            cohort=section.cohort_size(len(federation.participants)),
+            quorum=section.quorum,
+            nonfinite=section.nonfinite,
+            training=section.training(),
+            lr_decay=section.lr_decay,
+            evaluate_every=experiment.evaluate_every,
+        )
+        params = self.layout.read(model)
+        self.state = State(
+            round=0,
+            params=params,
+            selector=self.method.selector.init(len(federation.shards)),
+            server=self.method.server.init(params),
+            memory={},
+        )
+        if resume:
+            self._restore()
+        folder.keep_rounds(self.state.round)
+        self.best = self.checkpoints.best_accuracy() if self.state.round else float("-inf")
+        backend.host(federation, build, self.layout, compiled=experiment.engine.compile)
+
+    def _restore(self) -> None:
+        state, problems = self.checkpoints.last()
+        for problem in problems:
+            log.warning("%s; going back to the checkpoint before", problem)
+        if state is not None:
+            self.state = state
+        log.info("resumed at round %d", self.state.round)
+
+    def play(self, observer: Observer) -> dict[str, Any]:
+        """Play the rounds that are left."""
+        rounds, every = self.experiment.rounds, self.experiment.checkpoint_seconds
+        saved, saved_at = self.state.round, time.monotonic()
+        best_state: State | None = None
+        with (self.folder.path / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
+
+            def save() -> None:
+                metrics.flush()
+                os.fsync(metrics.fileno())
+                if best_state is not None:
+                    self.checkpoints.save_best(best_state, self.best)
+                self.checkpoints.save(self.state)
+
+            try:
+                while self.state.round < rounds:
+                    after, record = run_round(
+                        self.state, self.method, self.rules, self.federation, self.layout, self.backend
+                    )
+                    metrics.write(json.dumps(record) + "\n")
+                    metrics.flush()
+                    self.state = after  # only now: a checkpoint never gets ahead of the records
+                    if record["test"] is not None and record["test"]["accuracy"] > self.best:
+                        self.best, best_state = record["test"]["accuracy"], self.state
+                    observer(record)
+                    if self.state.skipped >= self.experiment.method.max_skipped:
+                        raise QuorumError(
+                            f"{self.folder.label}: {self.state.skipped} rounds in a row had fewer than "
+                            f"{self.rules.quorum} usable updates (method.quorum); the reasons are in log.txt"
+                        )
+                    if time.monotonic() - saved_at >= every:
+                        save()
+                        best_state, saved, saved_at = None, self.state.round, time.monotonic()
+            finally:
+                if self.state.round > saved:
+                    save()
+        summary = summarize(self.folder.records())
+        self.folder.finish(summary)
+        return summary
+
+
+def model_builder(experiment: Experiment, federation: Federation) -> Callable[[], torch.nn.Module]:
+    """Builds the experiment's model for the experiment's data; can be sent to another process."""
+    spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
+    data = federation.data
+    return partial(build_model, spec.pop("name"), data.train_x.shape[1:], len(data.classes), **spec)
+
+
+def summarize(records: list[Record]) -> dict[str, Any]:
+    """The figures people compare: final, mean of the last ten evaluations, best; traffic and time."""
+    tests = [record["test"] for record in records if record["test"] is not None]
+    accuracies = [test["accuracy"] for test in tests]
+    last = accuracies[-10:]
+    return {
+        "rounds": len(records),
+        "accuracy": accuracies[-1],
+        "accuracy_last_10": sum(last) / len(last),
+        "accuracy_best": max(accuracies),
+        "macro_f1": tests[-1]["macro_f1"],
+        "weighted_f1": tests[-1]["weighted_f1"],
+        "loss": tests[-1]["loss"],
+        "bytes": sum(record["bytes_up"] + record["bytes_down"] for record in records),
+        "refused": sum(len(record["refused"]) for record in records),
+        "skipped": sum(record["skipped"] for record in records),
+        "seconds": sum(sum(v for k, v in record["seconds"].items() if k != "clients") for record in records),
+    }
+
+
+def _check(folder: RunFolder, experiment: Experiment, resume: bool) -> None:
+    if not folder.exists():
+        return
+    if not resume:
+        raise ConfigError(
+            f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
+        )
+    before, now = folder.experiment().decisive(), experiment.decisive()
+    changed = [key for key in _flat(now) if _flat(before).get(key) != _flat(now)[key] and key != "rounds"]
+    if changed:
+        raise ConfigError(
+            f"{folder.path}: the run was started with another configuration; changed: {', '.join(changed)}. "
+            "Take another name, or replace the run with --overwrite"
+        )
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def _log_to(path: Path) -> logging.FileHandler:
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    return handler

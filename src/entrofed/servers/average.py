@@ -1,0 +1,33 @@
+"""The weighted average of the clients' models."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from entrofed.params import weighted_sum
+from entrofed.types import Params, PartState, Update, Weights
+
+
+@dataclass(frozen=True)
+class Average:
+    """``w = sum_k alpha_k w_k`` for parameters and float buffers; integer buffers take the maximum.
+
+    Accumulated in float64 and cast back. An averaged batch counter would mean nothing, hence the maximum.
+    """
+
+    name: ClassVar[str] = "average"
+    reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
+
+    def init(self, params: Params) -> PartState:
+        """Nothing to remember."""
+        return {}
+
+    def apply(
+        self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState
+    ) -> tuple[Params, PartState]:
+        """The average, whatever the model before was."""
+        values = weighted_sum([update.params.values for update in updates], weights)
+        counters = np.max([update.params.counters for update in updates], axis=0)
+        return Params(values.astype(np.float32), counters), state

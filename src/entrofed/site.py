@@ -1,0 +1,68 @@
+"""Where orders are carried out: the federation's data and one model on a workbench.
+
+Every worker has one site; the inline backend has one. Images are kept channels last (``[n, height, width,
+channels]``) until the model sees them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entrofed.federation import Federation
+from entrofed.types import Objective
+from entrofed.workbench import Workbench
+
+LossFunction = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+class Site:
+    """Data, model, and how samples become what the model takes."""
+
+    def __init__(self, federation: Federation, build: Callable[[], torch.nn.Module], *, compiled: bool) -> None:
+        self.federation = federation
+        self.bench = Workbench(build)
+        self._compiled: dict[Objective, LossFunction] | None = {} if compiled else None
+        self._shift, self._scale = torch.from_numpy(federation.shift), torch.from_numpy(federation.scale)
+
+    def samples(self, part: str, rows: NDArray[np.int64] | slice) -> tuple[torch.Tensor, torch.Tensor]:
+        """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens."""
+        data = self.federation.data
+        x = torch.from_numpy(getattr(data, f"{part}_x")[rows])
+        y = torch.from_numpy(getattr(data, f"{part}_y")[rows])
+        if data.kind == "image":
+            return x.permute(0, 2, 3, 1).contiguous().float().div_(data.full_scale), y
+        return x.long() if data.kind == "text" else x, y
+
+    def client_samples(self, client: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """All training samples of one client."""
+        return self.samples("train", self.federation.shards[client])
+
+    def standardize(self, x: torch.Tensor) -> torch.Tensor:
+        """``(x - shift) / scale``, per channel or feature; text stays as it is."""
+        return x if self.federation.data.kind == "text" else (x - self._shift).div_(self._scale)
+
+    def for_model(self, x: torch.Tensor) -> torch.Tensor:
+        """The same samples in the shape that models take (a view)."""
+        return x.permute(0, 3, 1, 2) if self.federation.data.kind == "image" else x
+
+    def loss_function(self, objective: Objective, full_batch: bool) -> LossFunction:
+        """The objective's loss; compiled, if the site compiles and the batch has the one common shape."""
+        if self._compiled is None or not full_batch:
+            return objective.loss
+        if objective not in self._compiled:
+            self._compiled[objective] = torch.compile(objective.loss, dynamic=False)
+        return self._compiled[objective]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Train with one thread, so that the bits are the same here and in every worker process."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,174 @@
+"""The nouns of a round, and the four kinds of parts that a method is made of."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entrofed.params import Layout, Params
+
+if TYPE_CHECKING:
+    from entrofed.federation import Federation
+    from entrofed.site import Site
+
+PartState = Mapping[str, NDArray[Any]]
+"""What a part remembers from round to round: named arrays, so that any state can be checkpointed."""
+
+Weights = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client sends back after local training."""
+
+    client: int
+    params: Params
+    num_examples: int
+    num_steps: int
+    train_loss: float
+    train_loss_last_epoch: float
+    seconds: float = 0.0
+    memory: PartState = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An order that came to nothing, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a run needs to go on from the end of a round; what a checkpoint holds."""
+
+    round: int
+    params: Params
+    selector: PartState
+    server: PartState
+    memory: Mapping[int, PartState]
+    skipped: int = 0
+    """Rounds in a row that ended below the quorum."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the server knows when it weighs a cohort."""
+
+    params: Params
+    round: int
+    label_counts: NDArray[np.int64]
+
+
+class Part(Protocol):
+    """A frozen dataclass of hyperparameters with a name and, where one exists, a reference."""
+
+    name: ClassVar[str]
+    reference: ClassVar[str]
+
+
+class Selector(Part, Protocol):
+    """Chooses the cohort of a round."""
+
+    def init(self, clients: int) -> PartState:
+        """What is remembered before the first round."""
+        ...
+
+    def select(
+        self, state: PartState, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> tuple[list[int], PartState]:
+        """At most ``size`` different clients out of ``among``, in the order they were picked."""
+        ...
+
+
+class Weigher(Part, Protocol):
+    """Says how much each update counts. Sees the whole cohort at once."""
+
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
+        """One weight an update, none negative, summing to one."""
+        ...
+
+
+class ServerRule(Part, Protocol):
+    """Makes the next model from the weighted updates."""
+
+    def init(self, params: Params) -> PartState:
+        """What is remembered before the first round."""
+        ...
+
+    def apply(
+        self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState
+    ) -> tuple[Params, PartState]:
+        """The next model and what to remember."""
+        ...
+
+
+class Objective(Part, Protocol):
+    """What a client minimizes on a batch."""
+
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean loss of the batch, a scalar to differentiate."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe: which parts together make an algorithm."""
+
+    selector: Selector
+    weigher: Weigher
+    objective: Objective
+    server: ServerRule
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a client trains in one round ; ``lr`` is the rate of this round."""
+
+    epochs: int
+    batch_size: int
+    optimizer: str
+    lr: float
+    momentum: float
+    weight_decay: float
+    persist_optimizer: bool
+    augment: tuple[str, ...]
+
+
+class Order(Protocol):
+    """A piece of work that a backend carries out somewhere; a pure function of itself and the site's data."""
+
+    @property
+    def params(self) -> Params:
+        """The model it starts from."""
+        ...
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over: the backend starts with the longest."""
+        ...
+
+    def carry_out(self, site: "Site") -> Any:
+        """Do the work with the data and the model of a site."""
+        ...
+
+
+class Backend(Protocol):
+    """Carries out orders somewhere: here, in other processes, on other machines. Knows no algorithm."""
+
+    def host(
+        self, federation: "Federation", build: Callable[[], torch.nn.Module], layout: Layout, *, compiled: bool = False
+    ) -> None:
+        """Set up the data and the model of an experiment; replaces what was there before."""
+        ...
+
+    def run(self, orders: Sequence[Order]) -> list[Any]:
+        """What came of each order, in the order given; a :class:`Failure` where nothing did."""
+        ...
+
+    def close(self) -> None:
+        """Let go of workers and memory."""
+        ...

@@ -1,0 +1,21 @@
+"""Weigh everybody alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from entrofed.types import Context, Update, Weights
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """``alpha_k = 1 / |R|``: the control that every weighting has to beat."""
+
+    name: ClassVar[str] = "uniform"
+    reference: ClassVar[str] = ""
+
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
+        """Equal shares."""
+        return np.full(len(updates), 1 / len(updates))
