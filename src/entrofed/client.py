@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from entrofed.augment import AUGMENTS
+from entrofed.params import Params
 from entrofed.seeds import stream, torch_stream
 from entrofed.site import Site
-from entrofed.types import Objective, Params, PartState, Training, Update
+from entrofed.types import Objective, PartState, Training, Update
 from entrofed.workbench import Workbench
 
 

@@ -187,7 +187,10 @@ def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = 
     try:
         experiment = Experiment.model_validate(table)
         experiment.method.recipe()
-        find("model", experiment.model if isinstance(experiment.model, str) else str(experiment.model.get("name")))
+        find(
+            "model",
+            experiment.model if isinstance(experiment.model, str) else str(experiment.model.get("name")),
+        )
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
     except ConfigError as error:

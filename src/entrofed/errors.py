@@ -54,4 +54,4 @@ def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
     names = sorted(allowed)
     near = get_close_matches(found, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names)})")
+    return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names) or 'none'})")

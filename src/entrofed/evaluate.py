@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.errors import EntrofedError
+from entrofed.params import Params
 from entrofed.site import Site
-from entrofed.types import Backend, Failure, Params
+from entrofed.types import Backend, Failure
 
 PIECE = 1000
 """Samples an order evaluates: small enough to spread over workers, and the same whatever their number."""

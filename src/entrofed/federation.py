@@ -35,7 +35,8 @@ class Federation:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Training samples of each client."""
-        return self.label_counts.sum(axis=1)
+        sizes: NDArray[np.int64] = self.label_counts.sum(axis=1)
+        return sizes
 
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:

@@ -92,7 +92,9 @@ class Layout:
     def split(self, params: Params) -> dict[str, NDArray[np.float32] | NDArray[np.int64]]:
         """Tensors by name, as views of the vectors."""
         return {
-            e.name: (params.counters if e.kind == "counter" else params.values)[e.start : e.start + e.size].reshape(e.shape)
+            e.name: (params.counters if e.kind == "counter" else params.values)[e.start : e.start + e.size].reshape(
+                e.shape
+            )
             for e in self.entries
         }
 

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from entrofed.errors import ConfigError, unknown
 from entrofed.methods import METHODS
@@ -61,7 +61,7 @@ def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
         if option not in allowed:
             raise unknown(f"hyperparameter of {kind} {name!r}:", option, allowed)
     try:
-        return TypeAdapter(part, config=ConfigDict(strict=False)).validate_python(options)
+        return TypeAdapter[Any](part).validate_python(options)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])

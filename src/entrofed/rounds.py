@@ -75,7 +75,12 @@ def run_round(
         clock.lap("weigh")
         params, server = method.server.apply(state.params, updates, weights, state.server)
     else:
-        log.warning("round %d: %d usable updates, quorum is %d: the model stays", state.round, len(updates), rules.quorum)
+        log.warning(
+            "round %d: %d usable updates, quorum is %d: the model stays",
+            state.round,
+            len(updates),
+            rules.quorum,
+        )
         weights, params, server = np.zeros(0), state.params, state.server
     clock.lap("aggregate")
 
@@ -121,7 +126,7 @@ def run_round(
 
 def safe_weights(weigher: Weigher, updates: list[Update], context: Context) -> Weights:
     """The weigher's weights; where they are no weights at all, data-size weights, and a word about it."""
-    weights = np.asarray(weigher.weigh(updates, context), np.float64)
+    weights: Weights = np.asarray(weigher.weigh(updates, context), np.float64)
     if weights.shape == (len(updates),) and np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0:
         weights = weights / weights.sum()
     else:

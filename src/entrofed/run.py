@@ -67,7 +67,12 @@ class _Run:
     """One pass through the rounds."""
 
     def __init__(
-        self, experiment: Experiment, folder: RunFolder, federation: Federation, backend: Backend, resume: bool
+        self,
+        experiment: Experiment,
+        folder: RunFolder,
+        federation: Federation,
+        backend: Backend,
+        resume: bool,
     ) -> None:
         self.experiment, self.folder, self.federation, self.backend = experiment, folder, federation, backend
         section = experiment.method

@@ -87,7 +87,9 @@ class RunFolder:
         except FileNotFoundError:
             return None
         except ValueError:
-            raise CheckpointError(f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew") from None
+            raise CheckpointError(
+                f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew"
+            ) from None
         return found
 
     def keep_rounds(self, rounds: int) -> None:

@@ -160,7 +160,12 @@ class Backend(Protocol):
     """Carries out orders somewhere: here, in other processes, on other machines. Knows no algorithm."""
 
     def host(
-        self, federation: "Federation", build: Callable[[], torch.nn.Module], layout: Layout, *, compiled: bool = False
+        self,
+        federation: "Federation",
+        build: Callable[[], torch.nn.Module],
+        layout: Layout,
+        *,
+        compiled: bool = False,
     ) -> None:
         """Set up the data and the model of an experiment; replaces what was there before."""
         ...

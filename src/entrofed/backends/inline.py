@@ -26,7 +26,12 @@ class InlineBackend:
         self._site: Site | None = None
 
     def host(
-        self, federation: Federation, build: Callable[[], torch.nn.Module], layout: Layout, *, compiled: bool = False
+        self,
+        federation: Federation,
+        build: Callable[[], torch.nn.Module],
+        layout: Layout,
+        *,
+        compiled: bool = False,
     ) -> None:
         """Set up the data and the model of an experiment."""
         self._site = Site(federation, build, compiled=compiled)

@@ -9,6 +9,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -17,13 +18,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from entrofed.backends.inline import attempt
 from entrofed.backends.shared import Handle, SharedArrays
+from entrofed.data.dataset import Dataset
 from entrofed.federation import Federation
 from entrofed.params import Layout, Params
 from entrofed.site import Site
-from entrofed.types import Failure, Order
+from entrofed.types import Failure, Order, Update
 
 TRIES = 2
 GRACE = 5.0
@@ -39,17 +42,29 @@ class ProcessBackend:
         self._data: SharedArrays | None = None
 
     def host(
-        self, federation: Federation, build: Callable[[], torch.nn.Module], layout: Layout, *, compiled: bool = False
+        self,
+        federation: Federation,
+        build: Callable[[], torch.nn.Module],
+        layout: Layout,
+        *,
+        compiled: bool = False,
     ) -> None:
         """Give every worker the data and the model of an experiment."""
-        data = federation.data
-        arrays = {f.name: getattr(data, f.name) for f in fields(data) if isinstance(getattr(data, f.name), np.ndarray)}
+        data = _fields(federation.data)
+        arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
         if self._data is not None:
             self._data.close()
         self._data = SharedArrays.create(list(arrays.values()))
-        stripped = replace(federation, data=replace(data, **dict.fromkeys(arrays)))
+        setting = _Setting(
+            data={name: value for name, value in data.items() if name not in arrays},
+            names=tuple(arrays),
+            arrays=self._data.handle,
+            federation={name: value for name, value in _fields(federation).items() if name != "data"},
+            build=build,
+            compiled=compiled,
+        )
         for worker in self._workers:
-            worker.host(_Set(stripped, tuple(arrays), self._data.handle, build, compiled), layout)
+            worker.host(setting, layout)
 
     def run(self, orders: Sequence[Order]) -> list[Any]:
         """Carry out the orders, longest first, on whichever worker is free."""
@@ -71,7 +86,7 @@ class ProcessBackend:
             for key in [*ready, *late]:
                 worker, index, _ = busy.pop(key)
                 try:
-                    outcomes[index] = worker.take(orders[index]) if key in ready else self._too_late(worker)
+                    outcomes[index] = worker.take() if key in ready else self._too_late(worker)
                 except EOFError:
                     outcomes[index] = Failure(f"its worker died (exit code {worker.replace()}), {tries[index]} times")
                     if tries[index] < TRIES:
@@ -93,22 +108,32 @@ class ProcessBackend:
             self._data = None
 
 
-@dataclass(frozen=True)
-class _Set:
-    """What a worker sets up its site from; the dataset's arrays lie in shared memory."""
+def _fields(thing: Dataset | Federation) -> dict[str, Any]:
+    return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
-    federation: Federation
+
+@dataclass(frozen=True)
+class _Setting:
+    """What a worker sets up its site from: the fields of dataset and federation, with the dataset's arrays shared."""
+
+    data: dict[str, Any]
     names: tuple[str, ...]
     arrays: Handle
+    federation: dict[str, Any]
     build: Callable[[], torch.nn.Module]
     compiled: bool
+
+    def site(self, arrays: list[NDArray[Any]]) -> Site:
+        """The site, once the arrays are at hand."""
+        data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
+        return Site(Federation(data=data, **self.federation), self.build, compiled=self.compiled)
 
 
 class _Worker:
     """The parent's side of one worker: its process, its end of the pipe, its two boxes."""
 
     def __init__(self) -> None:
-        self._message: tuple[_Set, Handle] | None = None
+        self._message: tuple[_Setting, Handle] | None = None
         self._boxes: SharedArrays | None = None
         self._inbox: Params | None = None
         self._start()
@@ -124,16 +149,14 @@ class _Worker:
             self._send(self._message)
 
     def _send(self, message: Any) -> None:
-        try:
+        with suppress(OSError):  # if it is dead, the next read says so
             self.connection.send(message)
-        except OSError:
-            pass  # it is dead: the next read says so
 
-    def host(self, setting: _Set, layout: Layout) -> None:
+    def host(self, setting: _Setting, layout: Layout) -> None:
         if self._boxes is not None:
             self._boxes.close()
-        empty = [np.empty(layout.floats, np.float32), np.empty(layout.counters, np.int64)] * 2
-        self._boxes = SharedArrays.create(empty)
+        values, counters = np.empty(layout.floats, np.float32), np.empty(layout.counters, np.int64)
+        self._boxes = SharedArrays.create([values, counters, values, counters])
         self._inbox = None
         self._message = (setting, self._boxes.handle)
         self._send(self._message)
@@ -148,7 +171,7 @@ class _Worker:
             self._inbox = order.params
         self._send(replace(order, params=None))  # type: ignore[type-var]
 
-    def take(self, order: Order) -> Any:
+    def take(self) -> Any:
         """What came of the order; EOFError if the worker died over it."""
         try:
             outcome, boxed = self.connection.recv()
@@ -193,20 +216,21 @@ def _work(connection: Connection) -> None:
         if isinstance(message, tuple):
             setting, handle = message
             data, boxes = SharedArrays.attach(setting.arrays), SharedArrays.attach(handle)
-            arrays = dict(zip(setting.names, data.arrays, strict=True))
-            federation = replace(setting.federation, data=replace(setting.federation.data, **arrays))
-            site = Site(federation, setting.build, compiled=setting.compiled)
+            site = setting.site(data.arrays)
             inbox = Params(boxes.arrays[0], boxes.arrays[1])
             continue
         if site is None or boxes is None:
             raise RuntimeError("an order came before the site")
         outcome = attempt(replace(message, params=inbox), site)
-        params = getattr(outcome, "params", None)
-        boxed = isinstance(params, Params) and all(
-            array.dtype == box.dtype and array.shape == box.shape
-            for array, box in zip((params.values, params.counters), boxes.arrays[2:], strict=True)
-        )
-        if boxed:
-            boxes.arrays[2][...], boxes.arrays[3][...] = params.values, params.counters
-            outcome = replace(outcome, params=None)
-        connection.send((outcome, boxed))
+        boxed = isinstance(outcome, Update) and _put(outcome.params, boxes.arrays[2:])
+        connection.send((replace(outcome, params=None) if boxed else outcome, boxed))
+
+
+def _put(params: Params, boxes: list[NDArray[Any]]) -> bool:
+    """Copy a model into its box, if it fits; one that does not goes through the pipe, and is refused later."""
+    arrays: tuple[NDArray[Any], ...] = (params.values, params.counters)
+    fits = all(array.dtype == box.dtype and array.shape == box.shape for array, box in zip(arrays, boxes, strict=True))
+    if fits:
+        for array, box in zip(arrays, boxes, strict=True):
+            box[...] = array
+    return fits

@@ -1,6 +1,7 @@
 """Arrays in a named block of shared memory, to be seen by several processes without copying."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
@@ -25,7 +26,8 @@ class SharedArrays:
     def __init__(self, block: SharedMemory, handle: Handle, *, owner: bool) -> None:
         self.handle, self._block, self._owner = handle, block, owner
         self.arrays: list[NDArray[Any]] = [
-            np.ndarray(shape, np.dtype(dtype), buffer=block.buf, offset=offset) for shape, dtype, offset in handle.arrays
+            np.ndarray(shape, np.dtype(dtype), buffer=block.buf, offset=offset)
+            for shape, dtype, offset in handle.arrays
         ]
 
     @classmethod
@@ -50,9 +52,7 @@ class SharedArrays:
     def close(self) -> None:
         """Let go of the block; views of its arrays must not be used any more."""
         self.arrays.clear()
-        try:
+        with suppress(BufferError):  # somebody still holds a view; the memory goes with the process
             self._block.close()
-        except BufferError:  # somebody still holds a view; the memory goes with the process
-            pass
         if self._owner:
             self._block.unlink()

@@ -1,7 +1,8 @@
 """What datasets there are, on what terms, which files they need, and how they are read."""
 
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,10 +71,10 @@ def load(name: str, directory: Path | None = None) -> Dataset:
     """
     entry = find(name)
     root = SHIPPED if entry.shipped else data_directory(directory)
-    if not (entry.folders and all((root / folder).is_dir() for folder, _ in entry.folders)):
-        for file in entry.files:
-            if not (root / file.path).is_file():
-                raise DataError(f"{name}: {root / file.path} is missing.\n{how_to_get(name, root, file)}")
+    unpacked = entry.folders and all((root / folder).is_dir() for folder, _ in entry.folders)
+    missing = [file for file in entry.files if not (root / file.path).is_file()]
+    if missing and not unpacked:
+        raise DataError(f"{name} is not in {root}. Fetch it, or get it by hand:\n{how_to_get(name, root, missing)}")
     data = entry.read(root)
     for part, expected, found in (("training", entry.train, data.train_y), ("test", entry.test, data.test_y)):
         if len(found) != expected:
@@ -84,31 +85,30 @@ def load(name: str, directory: Path | None = None) -> Dataset:
     return data
 
 
-def how_to_get(name: str, root: Path, file: File) -> str:
-    """Every way to get a file that is missing."""
+def how_to_get(name: str, root: Path, missing: Iterable[File]) -> str:
+    """Where missing files belong, and every place to get them from."""
     entry = find(name)
-    lines = [f"Put it at {root / file.path}"]
-    lines += [f"  from {url}" for url in file.urls]
+    lines = []
+    for file in missing:
+        lines += [f"Put it at {root / file.path}", *(f"  from {url}" for url in file.urls)]
     if entry.archive is not None:
-        lines += [
-            f"or put {entry.archive.path} at {root / entry.archive.path} and fetch {name}, which unpacks it"
-        ]
+        lines += [f"Or put the archive at {root / entry.archive.path} and fetch {name}, which unpacks it"]
         lines += [f"  from {url}" for url in entry.archive.urls]
     if entry.folders:
-        lines += [f"or put the unpacked pictures into {root / entry.folders[0][0]} and its neighbours"]
-    lines += [f"  exact copy in {package}" for package in entry.packages]
-    lines += [f"  about it: {entry.source}"]
-    return "\n".join(lines)
+        lines += [f"Or unpack the pictures into {root / entry.folders[0][0]} and its neighbours"]
+    lines += [f"An exact copy is in {package}" for package in entry.packages]
+    return "\n".join([*lines, f"About it: {entry.source}"])
 
 
 def _table(name: str, description: str, **facts: Any) -> Entry:
     table = tables.TABLES[name]
-    held_out = sum(table.test_counts)
+    test = sum(table.test_counts)
+    held_out = math.ceil(table.rows * 0.4)
     return Entry(
         description=description,
-        train=table.rows - 2 * held_out,
-        valid=held_out,
-        test=held_out,
+        train=table.rows - held_out,
+        valid=held_out - test,
+        test=test,
         classes=len(table.classes),
         shape=(table.features,),
         read=partial(tables.load_table, name),
@@ -211,9 +211,7 @@ CATALOG = {
         source="https://datashare.ed.ac.uk/handle/10283/3192",
         read=images.cinic_10,
         files=files("cinic-10/"),
-        folders=tuple(
-            (f"cinic-10/{part}/{name}", 9000) for part in ("train", "test") for name in images.CIFAR_10
-        ),
+        folders=tuple((f"cinic-10/{part}/{name}", 9000) for part in ("train", "test") for name in images.CIFAR_10),
     ),
     "iris": _table(
         "iris",
@@ -229,9 +227,7 @@ CATALOG = {
         source="https://archive.ics.uci.edu/dataset/236",
         shipped=True,
     ),
-    "heart": _table(
-        "heart", "heart disease, 1,025 rows most of which are duplicates: its test part leaks", **_HEART
-    ),
+    "heart": _table("heart", "heart disease, 1,025 rows most of which are duplicates: its test part leaks", **_HEART),
     "heart-unique": _table("heart-unique", "the 302 different rows of heart", **_HEART),
     "heart-cleveland": _table(
         "heart-cleveland",

@@ -66,8 +66,7 @@ def scaling(dataset: Dataset, how: str) -> tuple[NDArray[np.float32], NDArray[np
         mean, deviation = _pixel_statistics(dataset)
     else:
         mean, deviation = dataset.train_x.mean(0, dtype=np.float64), dataset.train_x.std(0, dtype=np.float64)
-    constant = np.ptp(dataset.train_x, axis=0) == 0 if dataset.kind == "table" else deviation == 0
-    return mean.astype(np.float32), np.where(constant, 1.0, deviation).astype(np.float32)
+    return mean.astype(np.float32), np.where(deviation == 0, 1.0, deviation).astype(np.float32)
 
 
 def _pixel_statistics(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

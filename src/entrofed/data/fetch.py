@@ -7,6 +7,7 @@ once its SHA-256 is right. Archives are never unpacked as a whole: only the memb
 import hashlib
 import http.client
 import os
+import ssl
 import tarfile
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
@@ -27,6 +29,7 @@ Progress = Callable[[str, int, int], None]
 
 TIMEOUT = 30.0
 """Seconds without an answer after which a server counts as unreachable."""
+UNREACHABLE = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ssl.SSLError)
 CHUNK = 1 << 18
 
 
@@ -46,10 +49,9 @@ def verify(name: str, directory: Path) -> list[FileStatus]:
     """
     entry = find(name)
     root = SHIPPED if entry.shipped else directory
-    if entry.folders and any((root / folder).exists() for folder, _ in entry.folders):
-        return [
-            FileStatus(root / folder, _folder_state(root / folder, count)) for folder, count in entry.folders
-        ]
+    unpacked = any((root / folder).exists() for folder, _ in entry.folders)
+    if unpacked and not any((root / file.path).exists() for file in entry.files):
+        return [FileStatus(root / folder, _folder_state(root / folder, count)) for folder, count in entry.folders]
     return [FileStatus(root / file.path, _state(root / file.path, file)) for file in entry.files]
 
 
@@ -61,10 +63,13 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
     """
     entry = find(name)
     statuses = verify(name, directory)
-    wanted = [file for file in entry.files if FileStatus(directory / file.path, "ok") not in statuses]
-    if entry.shipped or all(status.state == "ok" for status in statuses):
-        return [status.path for status in statuses]
-    reasons: list[str] = []
+    right = [status.path for status in statuses if status.state == "ok"]
+    if len(right) == len(statuses):
+        return right
+    if entry.shipped:
+        raise DataError(f"{name}: its file in {SHIPPED} is damaged. Install entrofed again.")
+    wanted = [file for file in entry.files if directory / file.path not in right]
+    reasons = [f"{s.path} is there, but is not the published file" for s in statuses if s.state == "damaged"]
     try:
         wanted = [file for file in wanted if not _download(file, directory, progress, reasons)]
         if wanted and (archive := entry.archive) is not None:
@@ -75,17 +80,10 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
                 if not kept:
                     (directory / archive.path).unlink()
     except OSError as error:
-        raise DataError(
-            f"{name}: cannot write to {directory}: {error}. Choose another data directory."
-        ) from error
+        raise DataError(f"{name}: cannot write to {directory}: {error}. Choose another data directory.") from error
     if wanted:
-        tried = "\n".join(["What was tried:", *(f"  {reason}" for reason in reasons)] if reasons else [])
-        missing = wanted[0]
-        raise DataError(
-            f"{name}: {missing.path} could not be fetched"
-            + (f" ({len(wanted)} files are missing)" if len(wanted) > 1 else "")
-            + f".\n{how_to_get(name, directory, missing)}\n{tried}".rstrip()
-        )
+        lines = [f"{name} could not be fetched. Get it by hand:", how_to_get(name, directory, wanted)]
+        raise DataError("\n".join([*lines, *reasons]))
     return [directory / file.path for file in entry.files]
 
 
@@ -102,30 +100,30 @@ def _folder_state(path: Path, count: int) -> Literal["ok", "missing", "damaged"]
 
 
 def _right(path: Path, file: File) -> bool:
+    method = hashlib.sha256 if file.sha256 else partial(hashlib.md5, usedforsecurity=False)
     with path.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256" if file.sha256 else "md5").hexdigest()
-    return found == (file.sha256 or file.md5)
+        return hashlib.file_digest(stream, method).hexdigest() == (file.sha256 or file.md5)
 
 
 def _download(file: File, directory: Path, progress: Progress | None, reasons: list[str]) -> bool:
     """Try each mirror; a leftover part may be bad, so that the first mirror then gets a second chance."""
     target = directory / file.path
     part = target.with_name(target.name + ".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
     for url in file.urls[:1] * part.exists() + file.urls:
+        part.parent.mkdir(parents=True, exist_ok=True)
         try:
             _receive(url, part, file, progress)
-        except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-            reasons.append(f"{url}: {error}")
+        except UNREACHABLE as error:
+            reasons.append(f"Tried {url}: {error}")
             continue
         size = part.stat().st_size
         if size < file.size:
-            reasons.append(f"{url}: stopped after {size:,} of {file.size:,} bytes; fetch again to go on")
+            reasons.append(f"Tried {url}: it broke off after {size:,} of {file.size:,} bytes; fetch again to go on")
         elif size == file.size and _right(part, file):
             part.replace(target)
             return True
         else:
-            reasons.append(f"{url}: its content is not the published one")
+            reasons.append(f"Tried {url}: its content is not the published one")
             part.unlink()
     return False
 
@@ -133,13 +131,18 @@ def _download(file: File, directory: Path, progress: Progress | None, reasons: l
 def _receive(url: str, part: Path, file: File, progress: Progress | None) -> None:
     """Append to the part what it lacks, or start it anew where the server cannot go on in the middle."""
     start = part.stat().st_size if part.exists() else 0
-    if start >= file.size:
+    if start == file.size:
         return
+    if start > file.size:
+        start = 0
     headers = {"User-Agent": f"entrofed/{__version__}", **({"Range": f"bytes={start}-"} if start else {})}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the addresses are ours, all http or https)
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310 (the addresses are in our catalogue)
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-        resumed = answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
+        resumed = start > 0 and answer.headers.get("Content-Range", "").startswith(f"bytes {start}-")
         done = start if resumed else 0
+        announced = answer.headers.get("Content-Length")
+        if announced not in (None, str(file.size - done)):
+            raise http.client.HTTPException(f"offers {announced} bytes where {file.size - done} are due")
         with part.open("ab" if resumed else "wb") as out:
             while done <= file.size and (chunk := answer.read(CHUNK)):
                 out.write(chunk)
@@ -147,6 +150,9 @@ def _receive(url: str, part: Path, file: File, progress: Progress | None) -> Non
                 if progress is not None:
                     progress(file.path, done, file.size)
             _settle(out)
+        if announced is None and done < file.size:
+            part.unlink()
+            raise http.client.HTTPException(f"ended after {done:,} of {file.size:,} bytes")
 
 
 def _settle(out: IO[bytes]) -> None:
@@ -156,30 +162,26 @@ def _settle(out: IO[bytes]) -> None:
 
 def _unpack(path: Path, files: list[File], directory: Path) -> None:
     """Write the named members of an archive whose SHA-256 has been checked."""
+    left = {file.member: file for file in files}
     try:
         if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                for file in files:
-                    with archive.open(file.member) as member:
-                        _write(member, directory / file.path, file)
+            with zipfile.ZipFile(path) as zipped:
+                for name in left.keys() & set(zipped.namelist()):
+                    with zipped.open(name) as stream:
+                        _write(stream, directory, left.pop(name))
         else:
-            with tarfile.open(path, "r:gz") as archive:
-                for file in files:
-                    if (member := archive.extractfile(file.member)) is not None:
-                        _write(member, directory / file.path, file)
-    except (
-        KeyError,
-        EOFError,
-        ValueError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        tarfile.TarError,
-        zlib.error,
-    ) as error:
+            with tarfile.open(path, "r|gz") as tarred:
+                for member in tarred:
+                    if member.isfile() and member.name in left and (data := tarred.extractfile(member)):
+                        _write(data, directory, left.pop(member.name))
+    except (EOFError, RuntimeError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
         raise DataError(f"{path}: cannot be unpacked: {error}. Delete it and fetch again.") from error
+    if left:
+        raise DataError(f"{path}: has no member {', '.join(left)}. Delete it and fetch again.")
 
 
-def _write(member: IO[bytes], target: Path, file: File) -> None:
+def _write(member: IO[bytes], directory: Path, file: File) -> None:
+    target = directory / file.path
     part = target.with_name(target.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("wb") as out:
@@ -190,7 +192,5 @@ def _write(member: IO[bytes], target: Path, file: File) -> None:
         _settle(out)
     if left != 1 or not _right(part, file):
         part.unlink()
-        raise DataError(
-            f"{target}: the archive's {file.member} is not the published one. Delete it and fetch again."
-        )
+        raise DataError(f"{target}: the archive's {file.member} is not the published one. Delete it and fetch again.")
     part.replace(target)

@@ -100,12 +100,13 @@ def _cifar_100(name: str, directory: Path, label: int, classes: tuple[str, ...])
 def cinic_10(directory: Path) -> Dataset:
     """CINIC-10: CIFAR-10 and shrunk ImageNet pictures of the same things; its train and its test part.
 
-    Read from the unpacked folders ``cinic-10/train`` and ``cinic-10/test`` if they are there, else straight
-    from ``cinic-10/CINIC-10.tar.gz``. The pictures are PNG and need Pillow.
+    Read straight from ``cinic-10/CINIC-10.tar.gz`` if it is there, else from the unpacked folders
+    ``cinic-10/train`` and ``cinic-10/test``. The pictures are PNG and need Pillow.
     """
     folder = directory / "cinic-10"
-    if (folder / "train").is_dir():
-        parts = {part: read_picture_folders(folder / part, CIFAR_10) for part in ("train", "test")}
+    archive = folder / "CINIC-10.tar.gz"
+    if archive.exists():
+        parts = read_picture_archive(archive, ("train", "test"), CIFAR_10)
     else:
-        parts = read_picture_archive(folder / "CINIC-10.tar.gz", ("train", "test"), CIFAR_10)
+        parts = {part: read_picture_folders(folder / part, CIFAR_10) for part in ("train", "test")}
     return Dataset("cinic-10", "image", *parts["train"], *parts["test"], CIFAR_10)

@@ -127,9 +127,7 @@ def dirichlet_mixed(
     return [
         np.sort(half[part])
         for half, k, alpha in zip((order[::2], order[1::2]), (first, clients - first), alphas, strict=True)
-        for part in dirichlet_balanced(
-            labels[half], k, rng, alpha=alpha, min_size=min_size, max_tries=max_tries
-        )
+        for part in dirichlet_balanced(labels[half], k, rng, alpha=alpha, min_size=min_size, max_tries=max_tries)
     ]
 
 

@@ -22,8 +22,7 @@ def partition_chart(counts: NDArray[np.int64], class_names: Sequence[str]) -> al
         )
     clients = len(counts)
     cells = [
-        {"client": int(k), "class": class_names[c], "samples": int(counts[k, c])}
-        for k, c in np.argwhere(counts > 0)
+        {"client": int(k), "class": class_names[c], "samples": int(counts[k, c])} for k, c in np.argwhere(counts > 0)
     ]
     totals = [{"client": k, "samples": int(n)} for k, n in enumerate(counts.sum(axis=1))]
     every = next((step for step in (1, 2, 5, 10, 20, 50) if clients <= 25 * step), 100)

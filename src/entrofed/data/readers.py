@@ -57,9 +57,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
                 raise damaged(path, rule, magic.hex() or "nothing")
             sizes = file.read(4 * dimensions)
             if len(sizes) < 4 * dimensions:
-                raise damaged(
-                    path, f"an IDX header has {4 + 4 * dimensions} bytes", f"{4 + len(sizes)} bytes"
-                )
+                raise damaged(path, f"an IDX header has {4 + 4 * dimensions} bytes", f"{4 + len(sizes)} bytes")
             shape = struct.unpack(f">{dimensions}I", sizes)
             count = math.prod(shape)
             if not 0 < count <= ARRAY_LIMIT:
@@ -126,18 +124,14 @@ def read_table(
 
 def read_picture_folders(folder: Path, classes: Sequence[str]) -> tuple[Pixels, Labels]:
     """The 32x32 PNG pictures in one folder per class, in the order of the classes and of the file names."""
-    paths = [
-        (label, path) for label, name in enumerate(classes) for path in sorted((folder / name).glob("*.png"))
-    ]
+    paths = [(label, path) for label, name in enumerate(classes) for path in sorted((folder / name).glob("*.png"))]
     try:
         return _stack(((label, path, path.read_bytes()) for label, path in paths), len(paths))
     except OSError as error:
         raise damaged(folder, "the pictures must be readable", error) from error
 
 
-def read_picture_archive(
-    path: Path, parts: Sequence[str], classes: Sequence[str]
-) -> dict[str, tuple[Pixels, Labels]]:
+def read_picture_archive(path: Path, parts: Sequence[str], classes: Sequence[str]) -> dict[str, tuple[Pixels, Labels]]:
     """The same from a .tar.gz with members ``part/class/name.png``, for several parts, read in one pass."""
     found: dict[str, list[tuple[int, Path, bytes]]] = {part: [] for part in parts}
     total = 0
@@ -150,9 +144,7 @@ def read_picture_archive(
                 total += member.size
                 if member.size > PNG_LIMIT or total > ARCHIVE_LIMIT:
                     rule = f"a picture has at most {PNG_LIMIT:,} bytes, and all have {ARCHIVE_LIMIT:,}"
-                    raise damaged(
-                        path, rule, f"{member.size:,} bytes in {member.name}, {total:,} in all so far"
-                    )
+                    raise damaged(path, rule, f"{member.size:,} bytes in {member.name}, {total:,} in all so far")
                 if (data := archive.extractfile(member)) is not None:
                     found[part].append((classes.index(label), path / part / label / name, data.read()))
     except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
@@ -164,9 +156,7 @@ def _stack(pictures: Iterable[tuple[int, Path, bytes]], count: int) -> tuple[Pix
     try:
         pillow = importlib.import_module("PIL.Image")
     except ImportError as error:
-        raise DataError(
-            "PNG pictures need Pillow, which is not installed; run: pip install pillow"
-        ) from error
+        raise DataError("PNG pictures need Pillow, which is not installed; run: pip install pillow") from error
     pixels = np.empty((count, 3, 32, 32), np.uint8)
     labels = np.empty(count, np.int64)
     for row, (label, path, data) in enumerate(pictures):

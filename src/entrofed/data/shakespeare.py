@@ -1,11 +1,11 @@
 """Next-character prediction on Shakespeare's plays; every speaking role is a natural client.
 
 The text is the Moby edition. A play starts with the cast, which ends at the first four blank lines. After
-that, a speech is ``NAME<tab>text`` followed by lines that start with a tab; a long name runs over two lines; stage
-directions stand in square brackets (a few are never closed: they end at the next blank line); two or more blank
-lines end a speech, and titles, acts and scenes stand between such gaps; ``|`` marks what several roles say
-together. Directions and marks are dropped, runs of blanks become one, and lines and speeches are joined by line
-breaks.
+that, a speech is ``NAME<tab>text`` followed by lines that start with a tab; a long name runs over two lines;
+stage directions stand in square brackets (a few are never closed: they end at the next blank line); two or
+more blank lines end a speech, and titles, acts and scenes stand between such gaps; ``|`` marks what several
+roles say together. Directions and marks are dropped, runs of blanks become one, and lines and speeches are
+joined by line breaks.
 """
 
 import re
@@ -21,7 +21,7 @@ from entrofed.data.dataset import Dataset
 from entrofed.data.readers import damaged
 
 ALPHABET = "\n !&'(),-.:;?" + string.digits + string.ascii_letters
-"""Characters with a token of their own, which is their index; every other character is token ``len(ALPHABET)``."""
+"""Characters with a token of their own, their index; every other character is token ``len(ALPHABET)``."""
 LENGTH = 80
 """Characters in a sample; its label is the next one."""
 STRIDE = 20
@@ -91,8 +91,8 @@ def shakespeare(directory: Path) -> Dataset:
 def speeches(play: str) -> dict[str, str]:
     r"""What each role of a play says.
 
-    >>> cast = "BRUTUS\ta Roman.\n\n\n\n\n"
-    >>> speeches(cast + "SCENE I\tRome.\n\n\nMARK\nANTONY\tFriends,  [Aside]\n\tRomans,\n\nBRUTUS\tPeace, ho!\n")
+    >>> cast = "BRUTUS\ta Roman.\n\n\n\n\nSCENE I\tRome."
+    >>> speeches(cast + "\n\n\nMARK\nANTONY\tFriends,  [Aside]\n\tRomans,\n\nBRUTUS\tPeace, ho!\n")
     {'MARK ANTONY': 'Friends,\nRomans,', 'BRUTUS': 'Peace, ho!'}
     """
     said: dict[str, list[str]] = {}

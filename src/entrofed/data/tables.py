@@ -92,8 +92,8 @@ TABLES = {
 """``heart`` has 1,025 rows of which 302 differ, so that its test rows also occur in training; the paper used
 it, ``heart-unique`` does not leak. Its targets are the other way round than one expects: where rows can be
 matched with ``heart-cleveland``, target 1 is healthy and 0 is disease, hence the plain names.
-``heart-cleveland`` drops the 6 of 303 rows with a missing value and counts every degree of disease (1 to 4) as
-disease."""
+``heart-cleveland`` drops the 6 of 303 rows with a missing value and counts every degree of disease (1 to 4)
+as disease."""
 
 
 def load_table(name: str, directory: Path) -> Dataset:
@@ -102,9 +102,7 @@ def load_table(name: str, directory: Path) -> Dataset:
     path = directory / table.path
     x, texts = read_table(path, table.features + 1, table.separator, header=table.header)
     if strange := set(texts) - set(table.labels):
-        raise damaged(
-            path, f"the last column is one of {', '.join(table.labels)}", ", ".join(sorted(strange))
-        )
+        raise damaged(path, f"the last column is one of {', '.join(table.labels)}", ", ".join(sorted(strange)))
     y = np.array([table.labels[text] for text in texts], np.int64)
     keep = ~np.isnan(x).any(1)
     x, y = x[keep], y[keep]
@@ -125,7 +123,7 @@ def _split(rows: int) -> tuple[list[int], list[int], list[int]]:
     """Row numbers of the train, validation and test part.
 
     >>> _split(10)
-    ([7, 2, 9, 4, 3, 6], [0, 5], [8, 1])
+    ([7, 2, 9, 4, 3, 6], [8, 5], [1, 0])
     """
     from sklearn.model_selection import train_test_split
 

@@ -51,5 +51,9 @@ def js(p: ArrayLike, q: ArrayLike) -> Floats:
 def _pair(p: ArrayLike, q: ArrayLike) -> tuple[Floats, Floats]:
     p, q = distribution("p", p), distribution("q", q)
     if p.shape[-1] != q.shape[-1]:
-        raise DataError(f"p has {p.shape[-1]} classes and q has {q.shape[-1]}; they must be the same")
+        raise DataError(f"p has {p.shape[-1]} classes and q has {q.shape[-1]}; they must have the same")
+    try:
+        np.broadcast_shapes(p.shape, q.shape)
+    except ValueError:
+        raise DataError(f"p of shape {p.shape} and q of shape {q.shape} do not broadcast") from None
     return p, q

@@ -3,7 +3,7 @@
 Everything is computed in float64, with 0 log 0 = 0.
 """
 
-from math import log
+from math import log, log2
 from typing import Literal, get_args
 
 import numpy as np
@@ -31,7 +31,7 @@ def entropy_of_counts(counts: ArrayLike, *, base: Base = "nats") -> Floats:
     >>> entropy_of_counts([[10, 10, 0], [0, 0, 0]], base="bits").tolist()
     [1.0, 0.0]
     """
-    counts = non_negative("counts", counts)
+    counts = _non_negative("counts", counts)
     total = counts.sum(axis=-1, keepdims=True)
     return _shannon(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0), base)
 
@@ -54,30 +54,27 @@ def effective_cohort(weights: ArrayLike) -> Floats:
     return np.asarray(1 / np.square(distribution("weights", weights)).sum(axis=-1))
 
 
-def non_negative(name: str, values: ArrayLike) -> Floats:
-    """The values as float64, refused with their place if one is negative or not finite."""
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim == 0 or array.shape[-1] == 0:
-        raise DataError(
-            f"{name} must have at least one class along the last axis, but its shape is {array.shape}"
-        )
-    wrong = np.argwhere(~(np.isfinite(array) & (array >= 0)))
-    if len(wrong):
-        place = tuple(wrong[0])
-        raise DataError(f"{_place(name, place)} = {array[place]}, but must be finite and not negative")
-    return array
-
-
 def distribution(name: str, values: ArrayLike) -> Floats:
-    """The values as float64, refused with their place unless they sum to 1 within 1e-6 along the last axis."""
-    array = non_negative(name, values)
+    """The values as float64, refused with their place unless the last axis sums to 1 within 1e-6."""
+    array = _non_negative(name, values)
     total = np.asarray(array.sum(axis=-1))
     wrong = np.argwhere(np.abs(total - 1) > 1e-6)
     if len(wrong):
         place = tuple(wrong[0])
-        raise DataError(
-            f"{_place(name, place)} sums to {total[place]}, not to 1; pass probabilities, not logits or counts"
-        )
+        found = f"{_place(name, place)} sums to {total[place]:.9g}, not 1"
+        raise DataError(f"{found}; pass probabilities, not logits or counts")
+    return array
+
+
+def _non_negative(name: str, values: ArrayLike) -> Floats:
+    """The values as float64, refused with their place if one is negative or not finite."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0 or array.shape[-1] == 0:
+        raise DataError(f"{name} must have at least one class along the last axis, but its shape is {array.shape}")
+    wrong = np.argwhere(~(np.isfinite(array) & (array >= 0)))
+    if len(wrong):
+        place = tuple(wrong[0])
+        raise DataError(f"{_place(name, place)} = {array[place]}, but must be finite and not negative")
     return array
 
 
@@ -88,5 +85,5 @@ def _place(name: str, place: tuple[np.intp, ...]) -> str:
 def _shannon(p: Floats, base: Base) -> Floats:
     if base not in get_args(Base):
         raise unknown("base", base, get_args(Base))
-    unit = log(2) if base == "bits" else 1.0
-    return np.asarray(np.clip(entr(p).sum(axis=-1) / unit, 0.0, log(p.shape[-1]) / unit))
+    unit, most = (log(2), log2(p.shape[-1])) if base == "bits" else (1.0, log(p.shape[-1]))
+    return np.asarray(np.clip(entr(p).sum(axis=-1) / unit, 0.0, most))

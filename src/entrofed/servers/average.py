@@ -6,15 +6,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.params import weighted_sum
-from entrofed.types import Params, PartState, Update, Weights
+from entrofed.params import Params, weighted_sum
+from entrofed.types import PartState, Update, Weights
 
 
 @dataclass(frozen=True)
 class Average:
-    """``w = sum_k alpha_k w_k`` for parameters and float buffers; integer buffers take the maximum.
+    """The weighted average of the clients' models, ``w = sum_k alpha_k w_k``.
 
-    Accumulated in float64 and cast back. An averaged batch counter would mean nothing, hence the maximum.
+    Parameters and float buffers alike, accumulated in float64 and cast back. Integer buffers take the maximum: an
+    averaged batch counter would mean nothing.
     """
 
     name: ClassVar[str] = "average"

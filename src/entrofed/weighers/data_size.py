@@ -11,12 +11,12 @@ from entrofed.types import Context, Update, Weights
 
 @dataclass(frozen=True)
 class DataSize:
-    """``alpha_k = n_k / sum_j n_j``."""
+    """In proportion to the number of training examples: ``alpha_k = n_k / sum_j n_j``."""
 
     name: ClassVar[str] = "data_size"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
         """Shares of the cohort's examples."""
-        sizes = np.array([update.num_examples for update in updates], np.float64)
+        sizes: Weights = np.array([update.num_examples for update in updates], np.float64)
         return sizes / sizes.sum()

@@ -11,7 +11,7 @@ from entrofed.types import Context, Update, Weights
 
 @dataclass(frozen=True)
 class Uniform:
-    """``alpha_k = 1 / |R|``: the control that every weighting has to beat."""
+    """Everybody alike, ``alpha_k = 1 / |R|``: the control that every other weighing has to beat."""
 
     name: ClassVar[str] = "uniform"
     reference: ClassVar[str] = ""

@@ -1,0 +1,236 @@
+"""The command ``entrofed``."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+from rich.console import Console
+from rich.markup import escape
+
+from entrofed import __version__
+from entrofed.errors import ConfigError, EntrofedError
+
+app = App(
+    name="entrofed",
+    help="Federated learning that chooses and weighs clients by information.",
+    version=__version__,
+)
+data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
+app.command(data_app)
+app.register_install_completion_command()
+
+console = Console()
+errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+Overrides = Annotated[
+    list[str] | None,
+    Parameter(name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
+]
+DataDir = Annotated[
+    Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
+]
+Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
+RUNS = Path("runs")
+
+
+@app.command
+def quickstart(*, out: Out = RUNS / "quickstart", seeds: int = 3) -> None:
+    """Compare the methods on skewed clients in under a minute, with data that is already here."""
+    from entrofed.quickstart import play
+
+    play(out, seeds, console)
+
+
+@app.command
+def run(
+    file: Path,
+    *,
+    overrides: Overrides = None,
+    seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
+    resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Delete runs of the same name and seed first.", negative="")] = False,
+    out: Out = RUNS,
+    data_dir: DataDir = None,
+) -> None:
+    """Run an experiment file."""
+    from entrofed.config import parse, read
+    from entrofed.progress import play_all
+    from entrofed.store import RunFolder
+
+    if resume and overwrite:
+        raise ConfigError("--resume continues a run and --overwrite deletes it: choose one")
+    if seeds is not None and seeds < 1:
+        raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+    first = read(file, overrides or ())
+    wanted = range(first.seed, first.seed + (seeds or 1))
+    experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
+    folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
+    for folder in folders:
+        if overwrite and folder.exists():
+            shutil.rmtree(folder.path)
+        elif folder.exists() and not resume:
+            raise ConfigError(
+                f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
+            )
+    play_all(list(zip(experiments, folders, strict=True)), console, data_dir, resume=resume)
+    console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
+
+
+@app.command
+def resume(run: Path, *, data_dir: DataDir = None) -> None:
+    """Continue a run, or all runs below a folder, from the last checkpoint."""
+    from entrofed.progress import play_all
+    from entrofed.store import find_runs
+
+    folders = find_runs([run])
+    if not folders:
+        raise ConfigError(f"{run}: there is no run here to resume")
+    play_all([(folder.experiment(), folder) for folder in folders], console, data_dir, resume=True)
+
+
+@app.command(name="ls")
+def list_runs(folder: Path = RUNS) -> None:
+    """List the runs below a folder."""
+    from entrofed.view import runs_table
+
+    console.print(runs_table(folder))
+
+
+@app.command
+def show(run: Path) -> None:
+    """Show a run: its setting, its course, its outcome."""
+    from entrofed.store import find_runs
+    from entrofed.view import show_run
+
+    folders = find_runs([run])
+    if not folders:
+        raise ConfigError(f"{run}: there is no run here")
+    for folder in folders:
+        show_run(folder, console)
+
+
+@app.command
+def compare(
+    runs: Annotated[list[Path], Parameter(negative="")],
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
+    as_md: Annotated[bool, Parameter(name="--md", negative="")] = False,
+) -> None:
+    """Compare experiments: mean and spread over their seeds."""
+    from entrofed.view import comparison, comparison_table, csv_text, markdown_text
+
+    rows = comparison(runs)
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    elif as_csv:
+        sys.stdout.write(csv_text(rows))
+    elif as_md:
+        sys.stdout.write(markdown_text(rows))
+    else:
+        console.print(comparison_table(rows))
+
+
+@app.command
+def validate(
+    file: Path,
+    *,
+    overrides: Overrides = None,
+    plot: Annotated[Path | None, Parameter(help="Draw who holds what into this .png, .svg or .json file.")] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Check an experiment file without running it, and show what it resolves to."""
+    from entrofed.config import read, to_toml
+    from entrofed.federation import federate
+    from entrofed.view import draw_partition, federation_table
+
+    experiment = read(file, overrides or ())
+    console.print(to_toml(experiment), highlight=False, markup=False)
+    federation = federate(experiment.data, experiment.seed, data_dir)
+    console.print(federation_table(experiment, federation))
+    if plot is not None:
+        draw_partition(federation, plot)
+        console.print(f"Who holds what: {plot}")
+    console.print("[green]valid[/green]")
+
+
+@app.command
+def doctor(*, data_dir: DataDir = None) -> None:
+    """Check this machine: what works, what is missing, what to do about it."""
+    from entrofed.doctor import examine
+
+    if not examine(console, data_dir):
+        raise EntrofedError("the checks above that failed need attention")
+
+
+@app.command
+def parts() -> None:
+    """List what methods are made of: every part with its defaults and its reference."""
+    from entrofed.view import parts_tables
+
+    for table in parts_tables():
+        console.print(table)
+
+
+@data_app.command(name="list")
+def data_list(*, data_dir: DataDir = None) -> None:
+    """List the datasets, and which of them are here."""
+    from entrofed.view import data_table
+
+    console.print(data_table(data_dir))
+
+
+@data_app.command(name="fetch")
+def data_fetch(name: str, *, data_dir: DataDir = None) -> None:
+    """Download a dataset, checked against its SHA-256."""
+    from entrofed.data.catalog import data_directory
+    from entrofed.data.fetch import fetch
+    from entrofed.progress import download_progress
+
+    with download_progress(console) as progress:
+        paths = fetch(name, data_directory(data_dir), progress)
+    for path in paths:
+        console.print(f"{path}", highlight=False, soft_wrap=True)
+    console.print(f"[green]{name} is complete[/green]")
+
+
+@data_app.command(name="verify")
+def data_verify(name: str | None = None, *, data_dir: DataDir = None) -> None:
+    """Check the files of one dataset, or of all, against their SHA-256."""
+    from entrofed.view import verify_data
+
+    verify_data(name, data_dir, console)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exit codes: 0 ok, 1 failure, 2 usage, 3 data or checkpoint, 4 quorum, 130 Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    try:
+        app(
+            [word for word in given if word != "--debug"],
+            exit_on_error=False,
+            print_error=True,
+            error_console=errors,
+        )
+    except CycloptsError:
+        code = ConfigError.exit_code
+    except EntrofedError as error:
+        if debug:
+            raise
+        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        code = error.exit_code
+    except KeyboardInterrupt:
+        errors.print("\nstopped; finished rounds are kept: continue with --resume")
+        code = 130
+    except Exception as error:
+        if debug:
+            raise
+        errors.print(f"[red]unexpected {type(error).__name__}:[/red] {escape(str(error))}\n(--debug shows where)")
+        code = EntrofedError.exit_code
+    else:
+        code = 0
+    sys.exit(code)

@@ -1,0 +1,70 @@
+"""``entrofed doctor``: does this machine have what a run needs?"""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from entrofed.backends.shared import SharedArrays
+from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.files import write_whole
+from entrofed.store import environment
+
+
+def _versions(_: Path) -> str:
+    found = environment()
+    return f"Python {found['python']}, torch {found['packages']['torch']} ({found['processor']})"
+
+
+def _workers(_: Path) -> str:
+    shared = SharedArrays.create([np.zeros(1 << 20, np.uint8)])
+    shared.close()
+    return f"{os.cpu_count()} cores, shared memory works"
+
+
+def _storage(_: Path) -> str:
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        write_whole(Path(folder) / "probe", b"x" * (1 << 20))
+    took, free = time.perf_counter() - began, shutil.disk_usage(".").free / 1e9
+    return f"this folder can be written ({took * 1e3:.0f} ms a checkpoint of 1 MB, {free:.0f} GB free)"
+
+
+def _compiler(_: Path) -> str:
+    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    return f"{found}: engine.compile = true can be used" if found else "none: engine.compile = true cannot be used"
+
+
+def _data(root: Path) -> str:
+    here = [name for name, e in CATALOG.items() if e.shipped or all((root / f.path).is_file() for f in e.files)]
+    return f"{root}: {', '.join(here)}; 'entrofed data fetch NAME' gets others"
+
+
+CHECKS: dict[str, Callable[[Path], str]] = {
+    "versions": _versions,
+    "workers": _workers,
+    "storage": _storage,
+    "compiler": _compiler,
+    "data": _data,
+}
+
+
+def examine(console: Console, directory: Path | None) -> bool:
+    """Run every check and print what it found; True if all are well."""
+    well = True
+    for name, check in CHECKS.items():
+        try:
+            console.print(
+                f"[green]ok[/green]      {name}: {check(data_directory(directory))}",
+                highlight=False,
+                soft_wrap=True,
+            )
+        except Exception as error:
+            well = False
+            console.print(f"[red]failed[/red]  {name}: {error}", highlight=False, soft_wrap=True)
+    return well

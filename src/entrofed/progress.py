@@ -1,0 +1,113 @@
+"""What a person sees while something runs: live bars on a terminal, plain lines elsewhere."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from entrofed.backends import open_backend
+from entrofed.config import Experiment
+from entrofed.run import run
+from entrofed.store import Record, RunFolder
+from entrofed.types import Backend
+
+LINES = 5
+"""Lines that a run prints where there is no terminal."""
+
+
+def play_all(
+    runs: Sequence[tuple[Experiment, RunFolder]],
+    console: Console,
+    data_directory: Path | None,
+    *,
+    resume: bool,
+) -> None:
+    """Run experiments one after the other, on one set of workers as long as the engine stays the same."""
+    backend: Backend | None = None
+    engine = None
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    )
+    try:
+        with progress:
+            for experiment, folder in runs:
+                if backend is None or engine != experiment.engine:
+                    if backend is not None:
+                        backend.close()
+                    backend, engine = open_backend(experiment.engine), experiment.engine
+                task = progress.add_task(folder.label, total=experiment.rounds, note="")
+
+                def observe(record: Record, task: int = task, rounds: int = experiment.rounds) -> None:
+                    note = _note(record)
+                    progress.update(task, completed=record["round"] + 1, note=note)  # type: ignore[arg-type]
+                    every = max(1, rounds // LINES)
+                    if not console.is_terminal and (record["round"] + 1) % every == 0:
+                        console.print(f"round {record['round'] + 1}/{rounds}  {note}", highlight=False)
+
+                if not console.is_terminal:
+                    console.print(f"{folder.label}: {experiment.rounds} rounds", highlight=False)
+                summary = run(
+                    experiment,
+                    folder,
+                    backend=backend,
+                    data_directory=data_directory,
+                    resume=resume,
+                    observer=observe,
+                )
+                progress.update(task, completed=experiment.rounds, note=f"accuracy {summary['accuracy']:.4f}")
+                console.print(
+                    f"{folder.label}: accuracy {summary['accuracy']:.4f} after {summary['rounds']} rounds, "
+                    f"{summary['seconds']:.1f} s; results in {folder.path}",
+                    highlight=False,
+                    soft_wrap=True,
+                )
+    finally:
+        if backend is not None:
+            backend.close()
+
+
+def _note(record: Record) -> str:
+    parts = []
+    if record["train_loss"] is not None:
+        parts.append(f"loss {record['train_loss']:.3f}")
+    if record["test"] is not None:
+        parts.append(f"accuracy {record['test']['accuracy']:.4f}")
+    if record["refused"]:
+        parts.append(f"{len(record['refused'])} refused")
+    return "  ".join(parts)
+
+
+@contextmanager
+def download_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each file that is downloaded."""
+    tasks: dict[str, int] = {}
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as progress:
+
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total)
+            progress.update(tasks[name], completed=done)  # type: ignore[arg-type]
+
+        yield report

@@ -1,0 +1,60 @@
+"""``entrofed quickstart``: every method on 30 skewed clients of scikit-learn's digits."""
+
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from entrofed.config import Experiment, parse
+from entrofed.methods import METHODS
+from entrofed.progress import play_all
+from entrofed.store import RunFolder
+from entrofed.view import comparison, comparison_table
+
+ROUNDS = 40
+
+
+def experiment(method: str, seed: int) -> Experiment:
+    """One method, one seed."""
+    return parse(
+        {
+            "name": method,
+            "seed": seed,
+            "rounds": ROUNDS,
+            "model": "digits_mlp",
+            "data": {
+                "name": "digits",
+                "partition": "dirichlet_balanced",
+                "clients": 30,
+                "alpha": 0.1,
+                "min_size": 5,
+            },
+            "method": {
+                "name": method,
+                "cohort": 5,
+                "epochs": 3,
+                "batch_size": 16,
+                "lr": 0.05,
+                "momentum": 0.9,
+            },
+        }
+    )
+
+
+def play(out: Path, seeds: int, console: Console) -> None:
+    """Run every method on every seed (anew), and compare."""
+    runs = []
+    for method in METHODS:
+        for seed in range(seeds):
+            folder = RunFolder(out / method / f"seed-{seed}")
+            if folder.exists():
+                shutil.rmtree(folder.path)
+            runs.append((experiment(method, seed), folder))
+    console.print(
+        f"30 clients share scikit-learn's 8x8 digits so that most know only a few of the ten classes; "
+        f"{len(METHODS)} methods, {seeds} seeds, {ROUNDS} rounds of 5 clients."
+    )
+    play_all(runs, console, None, resume=False)
+    console.print(comparison_table(comparison([out])))
+    console.print(f"Results: {out}", highlight=False)
+    console.print(f"Next: [bold]entrofed show {out / next(iter(METHODS))}[/bold], or [bold]entrofed parts[/bold]")

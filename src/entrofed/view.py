@@ -1,0 +1,241 @@
+"""What the commands print: tables of runs, parts and datasets."""
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from entrofed.config import Experiment
+from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.data.fetch import verify
+from entrofed.data.plot import partition_chart
+from entrofed.errors import ConfigError, DataError
+from entrofed.federation import Federation
+from entrofed.registry import PART_KINDS, known
+from entrofed.store import RunFolder, find_runs
+
+FIGURES = {
+    "accuracy": ("accuracy %", 100),
+    "accuracy_last_10": ("last 10 %", 100),
+    "accuracy_best": ("best %", 100),
+    "macro_f1": ("macro F1 %", 100),
+}
+"""Figures of a summary that are compared, with their title and unit."""
+BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float], width: int = 60) -> str:
+    """Values between 0 and 1 as a line of bars.
+
+    >>> sparkline([0.0, 0.5, 1.0])
+    '▁▅█'
+    """
+    step = max(1, math.ceil(len(values) / width))
+    return "".join(BARS[min(int(v * len(BARS)), len(BARS) - 1)] for v in values[::step])
+
+
+def runs_table(folder: Path) -> Table:
+    """All runs below a folder, with how far they are."""
+    table = Table("run", "data", "method", "rounds", "status", "accuracy", "best")
+    table.columns[0].no_wrap = True
+    for run in find_runs([folder]):
+        experiment, summary = run.experiment(), run.summary()
+        tests = [record["test"]["accuracy"] for record in run.records() if record["test"] is not None]
+        table.add_row(
+            run.label,
+            experiment.data.name,
+            experiment.method.name,
+            f"{len(run.records())}/{experiment.rounds}",
+            "unfinished" if summary is None else "finished",
+            f"{tests[-1]:.4f}" if tests else "",
+            f"{max(tests):.4f}" if tests else "",
+        )
+    return table
+
+
+def show_run(run: RunFolder, console: Console) -> None:
+    """One run: setting, course, outcome."""
+    experiment, records, summary = run.experiment(), run.records(), run.summary()
+    method = experiment.method
+    setting = Table.grid(padding=(0, 2))
+    setting.add_row("data", f"{experiment.data.name}, {experiment.data.partition}, seed {experiment.seed}")
+    setting.add_row("model", str(experiment.model))
+    recipe = method.recipe()
+    setting.add_row("method", f"{method.name}: " + ", ".join(str(getattr(recipe, kind)) for kind in PART_KINDS))
+    setting.add_row("rounds", f"{len(records)} of {experiment.rounds}" + ("" if summary else " (unfinished)"))
+    console.rule(run.label)
+    console.print(setting)
+    tests = [record for record in records if record["test"] is not None]
+    if not tests:
+        return
+    console.print("accuracy", sparkline([record["test"]["accuracy"] for record in tests]))
+    table = Table(
+        "round",
+        "cohort",
+        "effective",
+        "entropy",
+        "train loss",
+        "test loss",
+        "accuracy",
+        "macro F1",
+        "refused",
+    )
+    table.caption = "effective: 1 / sum of squared weights; entropy: of the cohort's pooled labels, in bits"
+    shown = tests if len(tests) <= 12 else [*tests[:: math.ceil(len(tests) / 11)], tests[-1]]
+    for record in {r["round"]: r for r in shown}.values():
+        table.add_row(
+            str(record["round"] + 1),
+            str(len(record["cohort"])),
+            f"{record['effective_cohort']:.1f}",
+            f"{record['cohort_entropy']:.3f}",
+            "" if record["train_loss"] is None else f"{record['train_loss']:.4f}",
+            f"{record['test']['loss']:.4f}",
+            f"{record['test']['accuracy']:.4f}",
+            f"{record['test']['macro_f1']:.4f}",
+            str(len(record["refused"])),
+        )
+    console.print(table)
+    if summary is not None:
+        console.print(
+            f"accuracy {summary['accuracy']:.4f} (mean of last 10: {summary['accuracy_last_10']:.4f}, "
+            f"best {summary['accuracy_best']:.4f}), {summary['bytes'] / 1e6:.1f} MB sent, {summary['seconds']:.1f} s"
+        )
+
+
+def comparison(paths: list[Path]) -> list[dict[str, Any]]:
+    """A row for each experiment: mean and sample standard deviation of its figures over its seeds."""
+    groups: dict[Path, list[dict[str, Any]]] = {}
+    unfinished: list[str] = []
+    for run in find_runs(paths):
+        if (summary := run.summary()) is None:
+            unfinished.append(run.label)
+        else:
+            groups.setdefault(run.path.parent, []).append(summary)
+    if unfinished:
+        raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
+    if not groups:
+        raise ConfigError(f"there are no runs in {', '.join(str(path) for path in paths)}")
+    rows: list[dict[str, Any]] = []
+    for folder, summaries in sorted(groups.items()):
+        row: dict[str, Any] = {
+            "experiment": folder.name,
+            "seeds": len(summaries),
+            "rounds": summaries[0]["rounds"],
+        }
+        for key in FIGURES:
+            values = [summary[key] for summary in summaries]
+            row[f"{key}_mean"] = statistics.mean(values)
+            row[f"{key}_std"] = statistics.stdev(values) if len(values) > 1 else None
+        rows.append(row)
+    return rows
+
+
+def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+    for row in rows:
+        cells = [row["experiment"], str(row["seeds"]), str(row["rounds"])]
+        for key, (_, unit) in FIGURES.items():
+            spread = row[f"{key}_std"]
+            cells.append(f"{row[f'{key}_mean'] * unit:.2f}" + ("" if spread is None else f" ± {spread * unit:.2f}"))
+        yield cells
+
+
+HEAD = ["experiment", "seeds", "rounds", *(title for title, _ in FIGURES.values())]
+
+
+def comparison_table(rows: list[dict[str, Any]]) -> Table:
+    """The comparison for a terminal."""
+    table = Table(*HEAD, caption="mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds")
+    for cells in _cells(rows):
+        table.add_row(*cells)
+    return table
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """The comparison as comma-separated values, at full precision."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def markdown_text(rows: list[dict[str, Any]]) -> str:
+    """The comparison as a Markdown table."""
+    lines = [HEAD, ["---"] * len(HEAD), *_cells(rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def federation_table(experiment: Experiment, federation: Federation) -> Table:
+    """How a partition came out."""
+    sizes, classes = federation.sizes, (federation.label_counts > 0).sum(axis=1)
+    table = Table("clients", "taking part", "cohort", "samples (min, mean, max)", "classes (min, mean, max)")
+    table.add_row(
+        str(len(sizes)),
+        str(len(federation.participants)),
+        str(experiment.method.cohort_size(len(federation.participants))),
+        f"{sizes.min()}, {sizes.mean():.1f}, {sizes.max()}",
+        f"{classes.min()}, {classes.mean():.2f}, {classes.max()}",
+    )
+    return table
+
+
+def draw_partition(federation: Federation, path: Path) -> None:
+    """A picture of who holds what."""
+    allowed = (".png", ".svg", ".json")
+    if path.suffix not in allowed:
+        raise ConfigError(f"{path}: pictures are written as {', '.join(allowed)}")
+    partition_chart(federation.label_counts, federation.data.classes).save(str(path))
+
+
+def parts_tables() -> Iterator[Table]:
+    """Every method, part and model with defaults and references."""
+    methods = Table("method", *PART_KINDS, title="methods: any part of a recipe can be replaced")
+    for name, recipe in known("method").items():
+        made = recipe()
+        methods.add_row(name, *(getattr(made, kind).name for kind in PART_KINDS))
+    yield methods
+    for kind in PART_KINDS:
+        table = Table(kind, "what it does", "defaults", "reference")
+        for name, part in known(kind).items():
+            defaults = ", ".join(f"{f.name} = {f.default!r}" for f in fields(part))  # type: ignore[arg-type]
+            table.add_row(name, _first_line(part), defaults, getattr(part, "reference", ""))
+        yield table
+    models = Table("model", "what it is")
+    for name, model in known("model").items():
+        models.add_row(name, _first_line(getattr(model, "func", model)))
+    yield models
+
+
+def _first_line(thing: Any) -> str:
+    return (getattr(thing, "__doc__", "") or "").split("\n")[0]
+
+
+def data_table(directory: Path | None) -> Table:
+    """Every dataset, and whether it is here."""
+    root = data_directory(directory)
+    table = Table("dataset", "samples", "classes", "shape", "here", "what it is", caption=f"data directory: {root}")
+    table.columns[0].no_wrap = True
+    for name, entry in CATALOG.items():
+        here = entry.shipped or all((root / file.path).is_file() for file in entry.files)
+        shape = "x".join(str(side) for side in entry.shape)
+        table.add_row(name, f"{entry.samples:,}", str(entry.classes), shape, "yes" if here else "no", entry.description)
+    return table
+
+
+def verify_data(name: str | None, directory: Path | None, console: Console) -> None:
+    """Print the state of each file; a damaged file, or a named dataset that is incomplete, is an error."""
+    bad: list[str] = []
+    for dataset in [name] if name else CATALOG:
+        for status in verify(dataset, data_directory(directory)):
+            console.print(f"{dataset}  {status.path}  {status.state}", highlight=False, soft_wrap=True)
+            if status.state == "damaged" or (name and status.state == "missing"):
+                bad.append(str(status.path))
+    if bad:
+        raise DataError(f"not intact: {', '.join(bad)}; get them anew with 'entrofed data fetch'")
