@@ -64,7 +64,7 @@ def admit(
             reason = fault(answer, client, layout, nonfinite)
         if reason is None:
             admitted.append(answer)
-        elif nonfinite == "raise" and "non-finite" in reason:
+        elif nonfinite == "raise" and isinstance(answer, Update) and reason.endswith("non-finite parameters"):
             raise EntrofedError(f"client {client} sent {reason}, and nonfinite = 'raise' was chosen")
         else:
             refused[client] = reason

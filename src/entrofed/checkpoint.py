@@ -32,7 +32,7 @@ def pack(state: State, layout: Layout) -> bytes:
         tensors |= {f"{section}/{name}": array for name, array in values.items()}
     for client, values in state.memory.items():
         tensors |= {f"memory/{client}/{name}": array for name, array in values.items()}
-    return save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+    return save({name: np.asarray(array, order="C") for name, array in tensors.items()})
 
 
 def unpack(raw: bytes, layout: Layout) -> State:
@@ -68,10 +68,12 @@ class Checkpoints:
     layout: Layout
 
     def save(self, state: State) -> None:
-        """Store a state, and forget all but the last two."""
+        """Store a state, and forget all but the last two; later ones are leftovers that could not be used."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._write(f"round-{state.round:06d}", state, {})
-        for manifest in self._manifests()[KEEP:]:
+        name = f"round-{state.round:06d}"
+        self._write(name, state, {})
+        kept = [manifest for manifest in self._manifests() if manifest.stem <= name][:KEEP]
+        for manifest in set(self._manifests()).difference(kept):
             manifest.unlink(missing_ok=True)
             manifest.with_suffix(".safetensors").unlink(missing_ok=True)
 
@@ -103,14 +105,17 @@ class Checkpoints:
         """The state that a manifest vouches for."""
         path = manifest.with_suffix(".safetensors")
         try:
-            promised = json.loads(manifest.read_text())["sha256"]
+            promised = str(json.loads(manifest.read_text(encoding="utf-8"))["sha256"])
             raw = path.read_bytes()
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{manifest}: unreadable checkpoint: {error}") from None
         found = sha256(raw).hexdigest()
         if found != promised:
             raise CheckpointError(f"{path}: damaged: its SHA-256 is {found[:12]}…, the manifest says {promised[:12]}…")
-        return unpack(raw, self.layout)
+        try:
+            return unpack(raw, self.layout)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
 
     def best_accuracy(self) -> float:
         """The accuracy of the stored best state; minus infinity if there is none."""

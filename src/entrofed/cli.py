@@ -148,7 +148,7 @@ def validate(
     from entrofed.view import draw_partition, federation_table
 
     experiment = read(file, overrides or ())
-    console.print(to_toml(experiment), highlight=False, markup=False)
+    console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
     federation = federate(experiment.data, experiment.seed, data_dir)
     console.print(federation_table(experiment, federation))
     if plot is not None:
@@ -193,7 +193,7 @@ def data_fetch(name: str, *, data_dir: DataDir = None) -> None:
     with download_progress(console) as progress:
         paths = fetch(name, data_directory(data_dir), progress)
     for path in paths:
-        console.print(f"{path}", highlight=False, soft_wrap=True)
+        console.print(f"{path}", highlight=False, markup=False, soft_wrap=True)
     console.print(f"[green]{name} is complete[/green]")
 
 
@@ -214,7 +214,7 @@ def main(arguments: list[str] | None = None) -> None:
             [word for word in given if word != "--debug"],
             exit_on_error=False,
             print_error=True,
-            error_console=errors,
+            error_console=Console(stderr=True),  # boxes of text, which soft_wrap would cut off
         )
     except CycloptsError:
         code = ConfigError.exit_code

@@ -4,16 +4,17 @@
 shuffled pass with the partial last batch kept; a model with BatchNorm skips a batch of one sample.
 """
 
-import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch.optim.adam import adam
+from torch.optim.sgd import sgd
 
 from entrofed.augment import AUGMENTS
-from entrofed.params import Params
+from entrofed.params import Floats, Params
 from entrofed.seeds import stream, torch_stream
 from entrofed.site import Site
 from entrofed.types import Objective, PartState, Training, Update
@@ -21,61 +22,84 @@ from entrofed.workbench import Workbench
 
 
 class SGD:
-    """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, on whole vectors."""
+    """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass a parameter."""
 
     def __init__(self, bench: Workbench, training: Training, memory: PartState) -> None:
-        self.weights, self.gradients, self.training = bench.weights, bench.gradients, training
-        self.velocity = _restore(memory, "velocity", bench.weights)
+        self.parameters, self.training = bench.parameters, training
+        self.velocity = _restore(memory, "velocity", bench.parameters)
 
     def step(self) -> None:
-        """Change the weights by the gradients that lie on the bench."""
-        if self.training.weight_decay:
-            self.gradients.add_(self.weights, alpha=self.training.weight_decay)
-        if self.training.momentum:
-            self.velocity.mul_(self.training.momentum).add_(self.gradients)
-            self.weights.add_(self.velocity, alpha=-self.training.lr)
-        else:
-            self.weights.add_(self.gradients, alpha=-self.training.lr)
+        """Change the weights by their gradients; a parameter without one stays as it is."""
+        live = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        sgd(
+            [self.parameters[i] for i in live],
+            [self.parameters[i].grad for i in live],
+            [self.velocity[i] for i in live],
+            fused=True,
+            weight_decay=self.training.weight_decay,
+            momentum=self.training.momentum,
+            lr=self.training.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+        )
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
-        return {"velocity": self.velocity.numpy()}
+        return {"velocity": _flat(self.velocity)}
 
 
 class Adam:
     """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay)."""
 
-    betas = (0.9, 0.999)
-    epsilon = 1e-8
-
     def __init__(self, bench: Workbench, training: Training, memory: PartState) -> None:
-        self.weights, self.gradients, self.training = bench.weights, bench.gradients, training
-        self.mean = _restore(memory, "mean", bench.weights)
-        self.square = _restore(memory, "square", bench.weights)
-        self.steps = int(memory["steps"]) if "steps" in memory else 0
+        self.parameters, self.training = bench.parameters, training
+        self.mean = _restore(memory, "mean", bench.parameters)
+        self.square = _restore(memory, "square", bench.parameters)
+        taken = memory["steps"] if "steps" in memory else np.zeros(len(bench.parameters), np.float32)
+        self.steps = [torch.tensor(float(steps)) for steps in taken]
 
     def step(self) -> None:
-        """Change the weights by the gradients that lie on the bench."""
-        self.steps += 1
-        if self.training.weight_decay:
-            self.gradients.add_(self.weights, alpha=self.training.weight_decay)
-        first, second = self.betas
-        self.mean.lerp_(self.gradients, 1 - first)
-        self.square.mul_(second).addcmul_(self.gradients, self.gradients, value=1 - second)
-        scale = math.sqrt(1 - second**self.steps)
-        divisor = self.square.sqrt().div_(scale).add_(self.epsilon)
-        self.weights.addcdiv_(self.mean, divisor, value=-self.training.lr / (1 - first**self.steps))
+        """Change the weights by their gradients; a parameter without one stays as it is."""
+        live = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        adam(
+            [self.parameters[i] for i in live],
+            [self.parameters[i].grad for i in live],
+            [self.mean[i] for i in live],
+            [self.square[i] for i in live],
+            [],
+            [self.steps[i] for i in live],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self.training.lr,
+            weight_decay=self.training.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
-        return {"mean": self.mean.numpy(), "square": self.square.numpy(), "steps": np.array(self.steps)}
+        steps = np.array([float(steps) for steps in self.steps], np.float32)
+        return {"mean": _flat(self.mean), "square": _flat(self.square), "steps": steps}
 
 
 OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
 
 
-def _restore(memory: PartState, name: str, like: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(memory[name].copy()) if name in memory else torch.zeros_like(like)
+def _restore(memory: PartState, name: str, parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
+    tensors = [torch.zeros_like(parameter) for parameter in parameters]
+    if name in memory:
+        pieces = torch.split(torch.from_numpy(memory[name]), [tensor.numel() for tensor in tensors])
+        for tensor, piece in zip(tensors, pieces, strict=True):
+            tensor.copy_(piece.view(tensor.shape))
+    return tensors
+
+
+def _flat(tensors: list[torch.Tensor]) -> Floats:
+    flat: Floats = torch.cat([tensor.reshape(-1) for tensor in tensors]).numpy()
+    return flat
 
 
 def batches(
@@ -130,11 +154,10 @@ def train(site: Site, order: WorkOrder) -> Update:
         for x, y, epoch in batches(site, order.client, training, rng):
             if len(y) == 1 and bench.has_batch_norm:
                 continue
-            bench.gradients.zero_()
-            loss = site.loss_function(order.objective, len(y) == training.batch_size)(bench.model, x, y)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            losses.append(loss.detach())
+            bench.model.zero_grad()
+            losses.append(bench.backward(order.objective, x, y, common_shape=len(y) == training.batch_size))
+            with torch.no_grad():
+                optimizer.step()
             sizes.append(len(y))
             epochs.append(epoch)
     total = torch.stack(losses).double().numpy() * sizes if losses else np.zeros(0)

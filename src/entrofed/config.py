@@ -20,8 +20,10 @@
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,7 +34,7 @@ from entrofed.admit import NonFinite
 from entrofed.augment import AUGMENTS
 from entrofed.data.partition import PARTITIONS
 from entrofed.errors import ConfigError, unknown
-from entrofed.registry import PART_KINDS, build, find
+from entrofed.registry import PART_KINDS, build, find, known
 from entrofed.types import Method, Training
 
 Spec = str | dict[str, Any]
@@ -67,7 +69,7 @@ class DataSection(Section):
     def _fits_partition(self) -> "DataSection":
         known = [*PARTITIONS, BY_ROLE]
         if self.partition not in known:
-            raise ValueError(str(unknown("partition", self.partition, known)))
+            raise ValueError(str(unknown("data.partition", self.partition, known)))
         options = {} if self.partition == BY_ROLE else dict(signature(PARTITIONS[self.partition]).parameters)
         for key in PARTITION_KEYS:
             given = getattr(self, key) is not None
@@ -108,9 +110,9 @@ class MethodSection(Section):
     def _consistent(self) -> "MethodSection":
         for name in self.augment:
             if name not in AUGMENTS:
-                raise ValueError(str(unknown("augmentation", name, AUGMENTS)))
+                raise ValueError(str(unknown("method.augment", name, AUGMENTS)))
         if self.optimizer == "adam" and self.momentum:
-            raise ValueError("momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
+            raise ValueError("method.momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
         return self
 
     def recipe(self) -> Method:
@@ -126,7 +128,7 @@ class MethodSection(Section):
 
     def cohort_size(self, clients: int) -> int:
         """A whole number is the size itself, a fraction the share of the clients, at least one."""
-        return self.cohort if isinstance(self.cohort, int) else max(int(self.cohort * clients), 1)
+        return self.cohort if isinstance(self.cohort, int) else max(int(Fraction(str(self.cohort)) * clients), 1)
 
 
 class EngineSection(Section):
@@ -187,10 +189,10 @@ def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = 
     try:
         experiment = Experiment.model_validate(table)
         experiment.method.recipe()
-        find(
-            "model",
-            experiment.model if isinstance(experiment.model, str) else str(experiment.model.get("name")),
-        )
+        model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
+        if not isinstance(model, str):
+            raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
+        find("model", model)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
     except ConfigError as error:
@@ -215,20 +217,22 @@ def _set(table: dict[str, Any], override: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    path = [str(step) for step in problem["loc"] if not str(step).startswith(("constrained-", "function-"))]
-    where = ".".join(path)
+    path = [str(step) for step in problem["loc"]]
     if problem["type"] == "extra_forbidden":
+        where = ".".join(path)
         section: Any = Experiment
         for step in path[:-1]:
             section = section.model_fields[step].annotation
         return str(unknown(f"key {where!r}:", path[-1], section.model_fields))
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{where} = {problem['input']!r}: {message}" if path and not isinstance(problem["input"], dict) else message
+    if problem["type"] == "value_error":  # from one of the checks above, which name the key themselves
+        return str(problem["msg"].removeprefix("Value error, "))
+    where = ".".join(step for step in path if step != "str" and not step.startswith(("constrained-", "dict[")))
+    return f"{where} = {problem['input']!r}: {problem['msg']}"
 
 
 def to_toml(experiment: Experiment) -> str:
     """The resolved experiment as a file that :func:`read` gives the same experiment for."""
-    settings = experiment.model_dump(mode="json", exclude_none=True)
+    settings = experiment.model_dump(exclude_none=True)
     lines: list[str] = []
     _table(settings, (), lines)
     return "\n".join(lines) + "\n"
@@ -236,19 +240,23 @@ def to_toml(experiment: Experiment) -> str:
 
 def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
     if path:
-        lines.append(f"\n[{'.'.join(path)}]")
+        lines.append(f"\n[{'.'.join(map(_key, path))}]")
     for key, value in table.items():
         if not isinstance(value, Mapping):
-            lines.append(f"{key} = {_value(value)}")
+            lines.append(f"{_key(key)} = {_value(value)}")
     for key, value in table.items():
         if isinstance(value, Mapping):
             _table(value, (*path, key), lines)
 
 
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(_value(item) for item in value)}]"
     if isinstance(value, str):
         return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'

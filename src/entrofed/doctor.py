@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 
 from entrofed.backends.shared import SharedArrays
 from entrofed.data.catalog import CATALOG, data_directory
@@ -60,11 +61,11 @@ def examine(console: Console, directory: Path | None) -> bool:
     for name, check in CHECKS.items():
         try:
             console.print(
-                f"[green]ok[/green]      {name}: {check(data_directory(directory))}",
+                f"[green]ok[/green]      {name}: {escape(check(data_directory(directory)))}",
                 highlight=False,
                 soft_wrap=True,
             )
         except Exception as error:
             well = False
-            console.print(f"[red]failed[/red]  {name}: {error}", highlight=False, soft_wrap=True)
+            console.print(f"[red]failed[/red]  {name}: {escape(str(error))}", highlight=False, soft_wrap=True)
     return well

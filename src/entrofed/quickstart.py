@@ -6,6 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from entrofed.config import Experiment, parse
+from entrofed.errors import ConfigError
 from entrofed.methods import METHODS
 from entrofed.progress import play_all
 from entrofed.store import RunFolder
@@ -43,6 +44,8 @@ def experiment(method: str, seed: int) -> Experiment:
 
 def play(out: Path, seeds: int, console: Console) -> None:
     """Run every method on every seed (anew), and compare."""
+    if seeds < 1:
+        raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
     runs = []
     for method in METHODS:
         for seed in range(seeds):
@@ -55,6 +58,6 @@ def play(out: Path, seeds: int, console: Console) -> None:
         f"{len(METHODS)} methods, {seeds} seeds, {ROUNDS} rounds of 5 clients."
     )
     play_all(runs, console, None, resume=False)
-    console.print(comparison_table(comparison([out])))
+    console.print(comparison_table(comparison([folder.path for _, folder in runs])))
     console.print(f"Results: {out}", highlight=False)
     console.print(f"Next: [bold]entrofed show {out / next(iter(METHODS))}[/bold], or [bold]entrofed parts[/bold]")

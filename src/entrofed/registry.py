@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -61,11 +61,13 @@ def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
         if option not in allowed:
             raise unknown(f"hyperparameter of {kind} {name!r}:", option, allowed)
     try:
-        return TypeAdapter[Any](part).validate_python(options)
+        return TypeAdapter(cast("type[Any]", part)).validate_python(options)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise ConfigError(f"{kind} {name!r}: {where} = {first['input']!r}: {first['msg']}") from None
+        found = f" = {first['input']!r}" if where and first["type"] != "missing" else ""
+        message = first["msg"].removeprefix("Value error, ")
+        raise ConfigError(": ".join(filter(None, [f"{kind} {name!r}", where + found, message]))) from None
 
 
 def describe(part: Any) -> dict[str, Any]:

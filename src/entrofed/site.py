@@ -12,10 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.federation import Federation
-from entrofed.types import Objective
 from entrofed.workbench import Workbench
-
-LossFunction = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 class Site:
@@ -23,8 +20,7 @@ class Site:
 
     def __init__(self, federation: Federation, build: Callable[[], torch.nn.Module], *, compiled: bool) -> None:
         self.federation = federation
-        self.bench = Workbench(build)
-        self._compiled: dict[Objective, LossFunction] | None = {} if compiled else None
+        self.bench = Workbench(build, compiled=compiled)
         self._shift, self._scale = torch.from_numpy(federation.shift), torch.from_numpy(federation.scale)
 
     def samples(self, part: str, rows: NDArray[np.int64] | slice) -> tuple[torch.Tensor, torch.Tensor]:
@@ -47,14 +43,6 @@ class Site:
     def for_model(self, x: torch.Tensor) -> torch.Tensor:
         """The same samples in the shape that models take (a view)."""
         return x.permute(0, 3, 1, 2) if self.federation.data.kind == "image" else x
-
-    def loss_function(self, objective: Objective, full_batch: bool) -> LossFunction:
-        """The objective's loss; compiled, if the site compiles and the batch has the one common shape."""
-        if self._compiled is None or not full_batch:
-            return objective.loss
-        if objective not in self._compiled:
-            self._compiled[objective] = torch.compile(objective.loss, dynamic=False)
-        return self._compiled[objective]
 
 
 @contextmanager

@@ -113,7 +113,7 @@ def comparison(paths: list[Path]) -> list[dict[str, Any]]:
     """A row for each experiment: mean and sample standard deviation of its figures over its seeds."""
     groups: dict[Path, list[dict[str, Any]]] = {}
     unfinished: list[str] = []
-    for run in find_runs(paths):
+    for run in dict.fromkeys(find_runs(paths)):  # a run that lies below two of the paths counts once
         if (summary := run.summary()) is None:
             unfinished.append(run.label)
         else:
@@ -234,7 +234,8 @@ def verify_data(name: str | None, directory: Path | None, console: Console) -> N
     bad: list[str] = []
     for dataset in [name] if name else CATALOG:
         for status in verify(dataset, data_directory(directory)):
-            console.print(f"{dataset}  {status.path}  {status.state}", highlight=False, soft_wrap=True)
+            line = f"{dataset}  {status.path}  {status.state}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
             if status.state == "damaged" or (name and status.state == "missing"):
                 bad.append(str(status.path))
     if bad:

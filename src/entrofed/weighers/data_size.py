@@ -18,5 +18,6 @@ class DataSize:
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
         """Shares of the cohort's examples."""
-        sizes: Weights = np.array([update.num_examples for update in updates], np.float64)
-        return sizes / sizes.sum()
+        sizes = np.array([update.num_examples for update in updates], np.float64)
+        weights: Weights = sizes / sizes.sum()
+        return weights

@@ -1,0 +1,91 @@
+"""A file is there whole or not at all."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from entrofed.files import write_whole
+
+
+class DiskError(Exception):
+    """What the disk says."""
+
+
+def fail(*_: Any) -> None:
+    raise DiskError
+
+
+def test_new_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "it"
+    write_whole(path, b"\x00old")
+    assert path.read_bytes() == b"\x00old"
+    write_whole(path, "näw\n")
+    assert path.read_bytes() == "näw\n".encode()
+    write_whole(path, b"")
+    assert path.read_bytes() == b""
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@given(st.binary() | st.text())
+def test_content_comes_back(tmp_path_factory: pytest.TempPathFactory, content: bytes | str) -> None:
+    path = tmp_path_factory.getbasetemp() / "content"
+    write_whole(path, content)
+    assert path.read_bytes() == (content.encode() if isinstance(content, str) else content)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("before", [None, b"old"])
+def test_a_failure_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, before: bytes | None
+) -> None:
+    path = tmp_path / "it"
+    if before is not None:
+        path.write_bytes(before)
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(DiskError):
+        write_whole(path, b"new")
+    monkeypatch.undo()
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == ([] if before is None else [before])
+    write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(tmp_path / "it", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_content_is_on_disk_before_the_name_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def log_fsync(handle: int) -> None:
+        steps.append("folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
+        fsync(handle)
+
+    def log_replace(source: str, target: Path) -> None:
+        steps.append(f"rename {Path(source).read_bytes().decode()}")
+        assert Path(source).parent == target.parent
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", log_fsync)
+    monkeypatch.setattr(os, "replace", log_replace)
+    write_whole(tmp_path / "it", b"new")
+    if os.path.isdir("/proc/self/fd"):
+        assert steps == ["file", "rename new", "folder"]
+    else:
+        assert steps[1] == "rename new"
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_whole(tmp_path / "no" / "it", b"new")

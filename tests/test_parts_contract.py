@@ -1,0 +1,342 @@
+"""What every part has to keep, tested on every part there is; a new part is covered by being registered."""
+
+import pickle
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from entrofed.config import MethodSection
+from entrofed.models import build as build_model
+from entrofed.params import Params
+from entrofed.registry import PART_KINDS, build, describe, known
+from entrofed.seeds import torch_stream
+from entrofed.types import Context, Method, Update
+
+PARTS = [(kind, name) for kind in PART_KINDS for name in known(kind)]
+FLOATS, CLASSES = 12, 3
+SIZES_COUNT = {"data_size"}
+"""Weighers to which the number of examples matters."""
+TAKES_ALL = {"full"}
+"""Selectors that do not keep to the size of the cohort."""
+AVERAGES = {"average"}
+"""Server rules whose model is a plain average of the clients'."""
+
+
+def of_kind(kind: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("part", [build(kind, name) for name in known(kind)], ids=lambda part: part.name)
+
+
+# Parts in general
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_name_and_words(kind: str, name: str) -> None:
+    part = known(kind)[name]
+    assert part.name == name  # type: ignore[attr-defined]
+    assert isinstance(part.reference, str)  # type: ignore[attr-defined]
+    words = part.__doc__ or ""
+    assert words.split("\n")[0].strip()
+    assert not words.startswith(f"{part.__name__}(")  # what dataclass writes where nobody wrote anything
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_frozen_hyperparameters(kind: str, name: str) -> None:
+    part = build(kind, name)
+    assert is_dataclass(part)
+    assert vars(part).keys() == {field.name for field in fields(part)}
+    for attribute in [*vars(part), "name", "anything"]:
+        with pytest.raises(FrozenInstanceError):
+            setattr(part, attribute, None)
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_a_description_makes_the_same_part(kind: str, name: str) -> None:
+    part = build(kind, name)
+    assert describe(part)["name"] == name
+    assert build(kind, describe(part)) == part
+    assert build(kind, {"name": name}) == part == known(kind)[name]()
+
+
+@pytest.mark.parametrize(("kind", "name"), PARTS)
+def test_parts_travel(kind: str, name: str) -> None:
+    part = build(kind, name)
+    there = pickle.loads(pickle.dumps(part))  # noqa: S301 (our own bytes)
+    assert there == part
+    assert hash(there) == hash(part)
+
+
+@pytest.mark.parametrize("name", known("method"))
+def test_methods_are_recipes_of_registered_parts(name: str) -> None:
+    recipe = known("method")[name]
+    assert recipe.__name__ == name
+    assert (recipe.__doc__ or "").split("\n")[0]
+    method = recipe()
+    assert isinstance(method, Method)
+    assert method == recipe() == MethodSection(name=name).recipe()
+    for kind in PART_KINDS:
+        part = getattr(method, kind)
+        assert type(part) is known(kind)[part.name]
+        assert build(kind, describe(part)) == part
+
+
+def check_memory(state: Mapping[str, Any]) -> None:
+    """A checkpoint can hold it."""
+    assert all(isinstance(name, str) and isinstance(array, np.ndarray) for name, array in state.items())
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+def locked(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+# Selectors
+
+
+def rounds(part: Any, clients: int, among: np.ndarray, size: int, seed: int) -> list[list[int]]:
+    """Three rounds, each from what the one before remembered; nothing that comes in may change."""
+    state = part.init(clients)
+    cohorts = []
+    for number in range(3):
+        check_memory(state)
+        before = deepcopy(dict(state))
+        chosen, after = part.select(state, among, size, np.random.default_rng([seed, number]))
+        assert same(state, before)
+        cohorts.append(chosen)
+        state = after
+    check_memory(state)
+    return cohorts
+
+
+@of_kind("selector")
+@settings(deadline=None, max_examples=40)
+@given(st.data(), st.integers(1, 12), st.integers(1, 15), st.integers(0, 99))
+def test_cohorts(part: Any, data: st.DataObject, clients: int, size: int, seed: int) -> None:
+    subset = data.draw(st.sets(st.integers(0, clients - 1), min_size=1))
+    among = locked(np.array(sorted(subset), np.int64))
+    cohorts = rounds(part, clients, among, size, seed)
+    for chosen in cohorts:
+        assert isinstance(chosen, list)
+        assert all(type(client) is int for client in chosen)
+        assert len(set(chosen)) == len(chosen) > 0
+        assert set(chosen) <= subset
+        if part.name not in TAKES_ALL:
+            assert len(chosen) <= size
+    assert rounds(part, clients, among, size, seed) == cohorts
+
+
+@of_kind("selector")
+def test_all_who_are_there_if_more_are_wanted(part: Any) -> None:
+    among = np.array([1, 4, 6])
+    for chosen in rounds(part, 8, among, 50, 0):
+        assert sorted(chosen) == [1, 4, 6]
+
+
+@of_kind("selector")
+def test_a_single_client(part: Any) -> None:
+    assert rounds(part, 1, np.array([0]), 1, 0) == [[0]] * 3
+
+
+@of_kind("selector")
+def test_nobody_there(part: Any) -> None:
+    assert rounds(part, 5, np.zeros(0, np.int64), 3, 0) == [[]] * 3
+
+
+def test_random_selection_reaches_every_pair_about_equally() -> None:
+    part = build("selector", "random")
+    rng = np.random.default_rng(0)
+    counts: dict[tuple[int, ...], int] = {}
+    for _ in range(3000):
+        pair = tuple(sorted(part.select({}, np.arange(4), 2, rng)[0]))
+        counts[pair] = counts.get(pair, 0) + 1
+    assert len(counts) == 6
+    assert all(abs(count - 500) < 5 * (3000 * 1 / 6 * 5 / 6) ** 0.5 for count in counts.values())
+
+
+# Weighers
+
+
+def params(rng: np.random.Generator) -> Params:
+    values = rng.standard_normal(FLOATS).astype(np.float32)
+    values[-1] = abs(values[-1])
+    return Params(locked(values), locked(rng.integers(0, 100, 1)))
+
+
+@st.composite
+def cohorts(draw: st.DrawFn, most: int = 6) -> tuple[list[Update], Context]:
+    """Clients that differ in every respect."""
+    n = draw(st.integers(1, most))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    ids = rng.permutation(10)[:n]
+    counts = rng.integers(0, 50, (10, CLASSES))
+    counts[:, 0] += 1
+    updates = [
+        Update(
+            client=int(client),
+            params=params(rng),
+            num_examples=draw(st.integers(1, 10**6)),
+            num_steps=draw(st.integers(1, 500)),
+            train_loss=draw(st.floats(0, 20)),
+            train_loss_last_epoch=draw(st.floats(0, 20)),
+        )
+        for client in ids
+    ]
+    return updates, Context(params(rng), draw(st.integers(0, 100)), locked(counts))
+
+
+def check_weights(weights: Any, updates: Sequence[Update]) -> None:
+    assert isinstance(weights, np.ndarray)
+    assert weights.dtype == np.float64
+    assert weights.shape == (len(updates),)
+    assert (weights >= 0).all()
+    assert weights.sum() == pytest.approx(1, abs=1e-9, rel=0)
+
+
+@of_kind("weigher")
+@settings(deadline=None, max_examples=60)
+@given(cohorts(), st.randoms(use_true_random=False))
+def test_weights(part: Any, cohort: tuple[list[Update], Context], random: Any) -> None:
+    updates, context = cohort
+    kept = list(updates)
+    weights = part.weigh(updates, context)
+    check_weights(weights, updates)
+    assert all(update is old for update, old in zip(updates, kept, strict=True))
+    assert part.weigh(updates, context).tolist() == weights.tolist()
+    order = list(range(len(updates)))
+    random.shuffle(order)
+    permuted = part.weigh([updates[i] for i in order], context)
+    np.testing.assert_allclose(permuted, weights[order], rtol=1e-9, atol=1e-15)
+
+
+@of_kind("weigher")
+@settings(deadline=None, max_examples=30)
+@given(cohorts(most=1))
+def test_one_update_gets_all(part: Any, cohort: tuple[list[Update], Context]) -> None:
+    assert part.weigh(*cohort).tolist() == [1.0]
+
+
+@of_kind("weigher")
+@settings(deadline=None, max_examples=30)
+@given(cohorts(most=1), st.integers(2, 7), st.data())
+def test_identical_updates_weigh_alike(
+    part: Any, cohort: tuple[list[Update], Context], n: int, data: st.DataObject
+) -> None:
+    (update,), context = cohort
+    alike = [replace(update, client=client) for client in range(n)]
+    context = replace(context, label_counts=np.tile(context.label_counts[:1], (10, 1)))
+    np.testing.assert_allclose(part.weigh(alike, context), 1 / n, rtol=1e-12)
+    sizes = data.draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))
+    resized = [replace(u, num_examples=size) for u, size in zip(alike, sizes, strict=True)]
+    expected = np.array(sizes) / sum(sizes) if part.name in SIZES_COUNT else np.full(n, 1 / n)
+    np.testing.assert_allclose(part.weigh(resized, context), expected, rtol=1e-12)
+
+
+# Server rules
+
+finite = st.floats(-(2.0**100), 2.0**100, width=32)
+vectors = arrays(np.float32, FLOATS, elements=finite)
+
+
+def update_of(client: int, values: np.ndarray, counter: int = 1) -> Update:
+    return Update(client, Params(locked(values), locked(np.array([counter]))), 10, 2, 1.0, 1.0)
+
+
+def simplex(raw: list[float]) -> np.ndarray:
+    weights = np.array(raw, np.float64)
+    return locked(weights / weights.sum())
+
+
+@of_kind("server")
+@settings(deadline=None, max_examples=50)
+@given(vectors, st.lists(st.floats(0.01, 1), min_size=1, max_size=6))
+def test_nothing_learned_nothing_changed(part: Any, values: np.ndarray, raw: list[float]) -> None:
+    """If every client sends back the model it got, that is the next model, to the last bit."""
+    start = Params(locked(values.copy()), locked(np.array([4])))
+    updates = [update_of(k, values.copy(), 4) for k in range(len(raw))]
+    state = part.init(start)
+    check_memory(state)
+    for _ in range(2):
+        after, state = part.apply(start, updates, simplex(raw), state)
+        assert after.values.dtype == np.float32
+        np.testing.assert_array_equal(after.values, values)
+        assert after.counters.tolist() == [4]
+
+
+@of_kind("server")
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(vectors, st.floats(0.01, 1), st.integers(0, 2**40)), min_size=1, max_size=5), vectors)
+def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]], before: np.ndarray) -> None:
+    start = Params(locked(before), locked(np.array([0])))
+    updates = [update_of(k, values, counter) for k, (values, _, counter) in enumerate(clients)]
+    weights = simplex([weight for _, weight, _ in clients])
+    state = part.init(start)
+    remembered = deepcopy(dict(state))
+    after, following = part.apply(start, updates, weights, state)
+    assert same(state, remembered)
+    check_memory(following)
+    assert after.values.shape == (FLOATS,)
+    assert after.values.dtype == np.float32
+    assert after.counters.dtype == np.int64
+    assert after.counters.tolist() == [max(counter for _, _, counter in clients)]
+    again, _ = part.apply(start, updates, weights, state)
+    np.testing.assert_array_equal(again.values, after.values)
+    if part.name in AVERAGES:
+        rows = np.array([values for values, _, _ in clients])
+        assert (after.values >= rows.min(axis=0)).all()
+        assert (after.values <= rows.max(axis=0)).all()
+
+
+def test_average_by_hand() -> None:
+    updates = [update_of(0, np.full(FLOATS, 1, np.float32), 7), update_of(1, np.full(FLOATS, 3, np.float32), 5)]
+    start = Params(np.full(FLOATS, 99, np.float32), np.array([0]))
+    after, state = build("server", "average").apply(start, updates, np.array([0.25, 0.75]), {})
+    assert after.values.tolist() == [2.5] * FLOATS
+    assert after.counters.tolist() == [7]
+    assert state == {}
+
+
+# Objectives
+
+
+@of_kind("objective")
+def test_a_loss_to_descend(part: Any) -> None:
+    with torch_stream(0, "init"):
+        model = build_model("lenet_bn", (1, 28, 28), 10)
+        x, y = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4, 9])
+    kept = x.clone(), y.clone()
+    with torch_stream(0, "dropout"):
+        loss = part.loss(model, x, y)
+    assert loss.shape == ()
+    assert loss.isfinite()
+    loss.backward()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert any(gradient.any() for gradient in gradients)
+    assert torch.equal(x, kept[0])
+    assert torch.equal(y, kept[1])
+    before = float(loss.detach())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.grad is not None:
+                parameter -= 1e-3 * parameter.grad
+    with torch_stream(0, "dropout"):
+        assert float(part.loss(model, x, y).detach()) < before
+
+
+def test_cross_entropy_by_hand() -> None:
+    """-ln(e / (e + 1)) and -ln(1/2)."""
+    loss = build("objective", "cross_entropy").loss(
+        torch.nn.Identity(), torch.tensor([[1.0, 0.0], [3.0, 3.0]]), torch.tensor([0, 1])
+    )
+    assert float(loss) == pytest.approx((np.log1p(np.exp(-1)) + np.log(2)) / 2, rel=1e-6)
