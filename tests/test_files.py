@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrofed.files import write_whole
+from entrofed.files import sweep, write_whole
 
 
 class DiskError(Exception):
@@ -89,3 +89,20 @@ def test_content_is_on_disk_before_the_name_changes(tmp_path: Path, monkeypatch:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_whole(tmp_path / "no" / "it", b"new")
+
+
+def test_sweep_removes_what_a_killed_process_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "below").mkdir()
+    for path in (tmp_path / "it", tmp_path / "below" / "it", tmp_path / "notes.tmp"):
+        write_whole(path, b"kept")
+    monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr(Path, "unlink", fail)  # killed: nobody tidies up
+    for folder in (tmp_path, tmp_path / "below"):
+        with pytest.raises(DiskError):
+            write_whole(folder / "it", b"half")
+    monkeypatch.undo()
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 5
+    sweep(tmp_path)
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file())
+    assert left == ["below/it", "it", "notes.tmp"]
+    assert (tmp_path / "it").read_bytes() == b"kept"

@@ -17,6 +17,7 @@ app = App(
     name="entrofed",
     help="Federated learning that chooses and weighs clients by information.",
     version=__version__,
+    suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
 app.command(data_app)

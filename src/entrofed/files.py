@@ -4,11 +4,19 @@ import os
 import tempfile
 from pathlib import Path
 
+TEMPORARY = ".tmp"
+
+
+def sweep(folder: Path) -> None:
+    """Remove temporary files that a killed process left behind."""
+    for path in folder.rglob(f".*{TEMPORARY}"):
+        path.unlink(missing_ok=True)
+
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write to a temporary file beside ``path``, flush it to disk, and rename it into place."""
     raw = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(raw)

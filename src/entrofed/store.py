@@ -29,7 +29,7 @@ import pyarrow.parquet
 from entrofed import __version__
 from entrofed.config import Experiment, read, to_toml
 from entrofed.errors import CheckpointError, ConfigError
-from entrofed.files import write_whole
+from entrofed.files import sweep, write_whole
 
 Record = dict[str, Any]
 
@@ -121,6 +121,7 @@ class RunFolder:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise ConfigError(f"{self.path}: another process is running here; wait for it or stop it") from None
+            sweep(self.path)
             yield
 
 

@@ -1,0 +1,85 @@
+"""What several test files share."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from entrofed.backends.inline import InlineBackend
+from entrofed.backends.processes import ProcessBackend
+from entrofed.config import parse
+from entrofed.federation import Federation, federate
+from entrofed.models import build
+from entrofed.params import Layout, Params
+from entrofed.seeds import torch_stream
+from entrofed.types import Training
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A model for the digits, its layout, and its first parameters."""
+
+    build: Callable[[], torch.nn.Module]
+    layout: Layout
+    params: Params
+
+
+@pytest.fixture(scope="session")
+def digits() -> Federation:
+    """Digits dealt to eight skewed clients."""
+    experiment = parse({"data": {"name": "digits", "partition": "dirichlet_balanced", "clients": 8, "alpha": 0.3}})
+    return federate(experiment.data, 0)
+
+
+@pytest.fixture
+def make_bench() -> Callable[[str], Bench]:
+    def make(name: str) -> Bench:
+        builder = partial(build, name, (1, 8, 8), 10)
+        with torch_stream(0, "init"):
+            model = builder()
+        layout = Layout.of(model)
+        return Bench(builder, layout, layout.read(model))
+
+    return make
+
+
+@pytest.fixture
+def bench(make_bench: Callable[[str], Bench]) -> Bench:
+    return make_bench("digits_mlp")
+
+
+@pytest.fixture
+def training() -> Training:
+    return Training(
+        epochs=2,
+        batch_size=16,
+        optimizer="sgd",
+        lr=0.05,
+        momentum=0.9,
+        weight_decay=1e-3,
+        persist_optimizer=False,
+        augment=(),
+    )
+
+
+@pytest.fixture(scope="session")
+def two_workers() -> Iterator[ProcessBackend]:
+    backend = ProcessBackend(2)
+    yield backend
+    backend.close()
+
+
+@pytest.fixture
+def inline(digits: Federation, bench: Bench) -> InlineBackend:
+    backend = InlineBackend()
+    backend.host(digits, bench.build, bench.layout)
+    return backend
+
+
+@pytest.fixture
+def same() -> Callable[[Params, Params], bool]:
+    """Equal bit for bit."""
+    return lambda a, b: a.values.tobytes() == b.values.tobytes() and np.array_equal(a.counters, b.counters)

@@ -1,0 +1,142 @@
+"""Backends: equal to the inline one bit for bit, and not to be stopped by one client."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from entrofed.backends.inline import InlineBackend
+from entrofed.backends.processes import ProcessBackend
+from entrofed.client import WorkOrder
+from entrofed.evaluate import evaluate
+from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.types import Failure, Update
+
+
+def orders_for(bench, training, clients=range(8)):
+    return [
+        WorkOrder(c, round=1, seed=4, params=bench.params, objective=CrossEntropy(), training=training, cost=c + 1)
+        for c in clients
+    ]
+
+
+def run_on(backend, federation, bench, orders):
+    backend.host(federation, bench.build, bench.layout)
+    return backend.run(orders)
+
+
+@pytest.mark.parametrize("name", ["digits_mlp", "cnn"])
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_processes_equal_inline(digits, make_bench, training, same, name, workers):
+    bench = make_bench(name)
+    training = replace(training, augment=("crop", "flip"), persist_optimizer=True)
+    orders = orders_for(bench, training)
+    expected = run_on(InlineBackend(), digits, bench, orders)
+    backend = ProcessBackend(workers)
+    try:
+        found = run_on(backend, digits, bench, orders)
+        rows = np.arange(len(digits.data.test_y))
+        tally = evaluate(backend, expected[0].params, "test", rows)
+    finally:
+        backend.close()
+    for ours, theirs in zip(expected, found, strict=True):
+        assert same(ours.params, theirs.params)
+        assert ours.memory["velocity"].tobytes() == theirs.memory["velocity"].tobytes()
+        assert replace(ours, params=None, seconds=0, memory={}) == replace(theirs, params=None, seconds=0, memory={})
+    inline = InlineBackend()
+    inline.host(digits, bench.build, bench.layout)
+    expected_tally = evaluate(inline, expected[0].params, "test", rows)
+    assert tally.loss == expected_tally.loss
+    assert np.array_equal(tally.confusion, expected_tally.confusion)
+
+
+@dataclass(frozen=True)
+class Misbehaving:
+    """An order that breaks, hangs, or takes its worker with it; passes for a work order."""
+
+    params: Any
+    how: str
+    marker: str = ""
+    cost: int = 1
+
+    def carry_out(self, site: Any) -> Any:
+        if self.how == "raise":
+            raise ValueError("a client's own error")
+        if self.how == "hang":
+            time.sleep(60)
+        first_time = not os.path.exists(self.marker)
+        if self.how == "die" or (self.how == "die once" and first_time):
+            with open(self.marker, "a") as file:
+                file.write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
+        return f"done by {self.how}"
+
+
+def test_an_exception_is_a_failure_and_nothing_more(digits, bench, training, two_workers, same):
+    orders = [*orders_for(bench, training, [1]), Misbehaving(bench.params, "raise"), *orders_for(bench, training, [2])]
+    for backend in (InlineBackend(), two_workers):
+        first, second, third = run_on(backend, digits, bench, orders)
+        assert second == Failure("ValueError: a client's own error")
+        assert isinstance(first, Update)
+        assert isinstance(third, Update)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_order_tried_once_more(digits, bench, training, two_workers, tmp_path):
+    marker = tmp_path / "once"
+    orders = [Misbehaving(bench.params, "die once", str(marker)), *orders_for(bench, training)]
+    outcomes = run_on(two_workers, digits, bench, orders)
+    assert outcomes[0] == "done by die once"
+    assert marker.read_text() == "x"
+    assert all(isinstance(outcome, Update) for outcome in outcomes[1:])
+
+
+def test_an_order_that_kills_twice_is_given_up(digits, bench, training, two_workers, tmp_path, same):
+    marker = tmp_path / "deaths"
+    orders = [Misbehaving(bench.params, "die", str(marker)), *orders_for(bench, training)]
+    outcomes = run_on(two_workers, digits, bench, orders)
+    assert marker.read_text() == "xx"
+    assert isinstance(outcomes[0], Failure)
+    assert "died" in outcomes[0].reason
+    expected = run_on(InlineBackend(), digits, bench, orders[1:])
+    assert all(same(a.params, b.params) for a, b in zip(expected, outcomes[1:], strict=True))
+
+
+def test_a_worker_that_hangs_is_not_waited_for(digits, bench, training):
+    backend = ProcessBackend(1, timeout=8.0)
+    try:
+        outcomes = run_on(backend, digits, bench, [Misbehaving(bench.params, "hang", cost=99), *orders_for(bench, training)])
+    finally:
+        backend.close()
+    assert outcomes[0] == Failure("no answer within 8 s")
+    assert all(isinstance(outcome, Update) for outcome in outcomes[1:])
+
+
+def test_a_pool_moves_on_to_another_experiment(digits, make_bench, training, two_workers, same):
+    for name in ("digits_mlp", "lenet5_like", "digits_mlp"):
+        bench = make_bench("cnn" if name == "lenet5_like" else name)
+        orders = orders_for(bench, training, [0, 1])
+        expected = run_on(InlineBackend(), digits, bench, orders)
+        found = run_on(two_workers, digits, bench, orders)
+        assert all(same(a.params, b.params) for a, b in zip(expected, found, strict=True))
+
+
+def test_orders_with_different_models(digits, bench, training, two_workers, same):
+    orders = orders_for(bench, training)
+    shifted = [
+        replace(order, params=replace(order.params, values=order.params.values + np.float32(0.01 * i)))
+        for i, order in enumerate(orders)
+    ]
+    expected = run_on(InlineBackend(), digits, bench, shifted)
+    found = run_on(two_workers, digits, bench, shifted)
+    assert all(same(a.params, b.params) for a, b in zip(expected, found, strict=True))
+    assert not same(found[0].params, found[1].params)
+
+
+def test_nothing_of_the_callers_is_changed(digits, bench, training, inline):
+    before = bench.params.values.copy()
+    inline.run(orders_for(bench, training))
+    assert np.array_equal(bench.params.values, before)
