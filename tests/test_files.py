@@ -15,7 +15,7 @@ class DiskError(Exception):
     """What the disk says."""
 
 
-def fail(*_: Any) -> None:
+def fail(*_: Any, **__: Any) -> None:
     raise DiskError
 
 

@@ -1,0 +1,29 @@
+# Every target sets up what it needs: a virtual environment in .venv with the versions of requirements.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: quickstart test lint bench clean
+
+quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
+	$(BIN)/entrofed quickstart
+
+test: $(VENV)/ready  ## all tests and doctests
+	$(BIN)/pytest -n 2
+
+lint: $(VENV)/ready  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/ready  ## our engine against the loop everyone writes
+	$(BIN)/python benchmarks/local_training.py --compile
+
+$(VENV)/ready: requirements.txt pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
