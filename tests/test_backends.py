@@ -108,7 +108,8 @@ def test_an_order_that_kills_twice_is_given_up(digits, bench, training, two_work
 def test_a_worker_that_hangs_is_not_waited_for(digits, bench, training):
     backend = ProcessBackend(1, timeout=8.0)
     try:
-        outcomes = run_on(backend, digits, bench, [Misbehaving(bench.params, "hang", cost=99), *orders_for(bench, training)])
+        orders = [Misbehaving(bench.params, "hang", cost=99), *orders_for(bench, training)]
+        outcomes = run_on(backend, digits, bench, orders)
     finally:
         backend.close()
     assert outcomes[0] == Failure("no answer within 8 s")

@@ -22,12 +22,11 @@ def network(request):
     return partial(build, request.param, (1, 8, 8), 10)
 
 
-def order_for(network, training, **changes):
+def order_for(network, training):
     with torch_stream(0, "init"):
         model = network()
-    return WorkOrder(
-        CLIENT, round=2, seed=5, params=Layout.of(model).read(model), objective=CrossEntropy(), training=training, cost=1
-    ) if not changes else replace(order_for(network, training), **changes)
+    params = Layout.of(model).read(model)
+    return WorkOrder(CLIENT, round=2, seed=5, params=params, objective=CrossEntropy(), training=training, cost=1)
 
 
 def twin(federation, network, order):
@@ -155,7 +154,9 @@ def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
     for epoch in range(2):
         got = np.concatenate([y.numpy() for _, y, number in seen if number == epoch])
         assert sorted(got) == sorted(labels)
-    assert [len(y) for _, y, n in seen if n == 0] == [16] * (len(labels) // 16) + [len(labels) % 16] * bool(len(labels) % 16)
+    whole, rest = divmod(len(labels), 16)
+    assert rest
+    assert [len(y) for _, y, n in seen if n == 0] == [16] * whole + [rest]
 
 
 def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):

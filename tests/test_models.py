@@ -100,9 +100,7 @@ def test_a_side_branch_gets_no_gradient_from_the_logits():
     assert sum(p.numel() for p in network.projection.parameters()) == 49_536
 
 
-@pytest.mark.parametrize(
-    ("name", "rates"), [("heart_mlp", [0.2, 0.2]), ("iris_mlp", [0.2]), ("seeds_mlp", [0.2])]
-)
+@pytest.mark.parametrize(("name", "rates"), [("heart_mlp", [0.2, 0.2]), ("iris_mlp", [0.2]), ("seeds_mlp", [0.2])])
 def test_tables_have_dropout_and_glorot_start(name, rates):
     _, shape, classes, *_ = next(n for n in NETWORKS if n[0] == name)
     network = build(name, shape, classes)

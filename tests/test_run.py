@@ -147,9 +147,8 @@ def test_killed_again_and_again_on_the_command_line(tmp_path, unbroken):
     folder = RunFolder(tmp_path / "runs" / "t" / "seed-3")
     command = [sys.executable, "-c", "from entrofed.cli import main; main()", "run", "t.toml", "--resume"]
     for workers, least in ((2, 1), (1, 4), (2, None)):
-        process = subprocess.Popen(
-            [*command, "--set", f"engine.workers={workers}"], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-        )
+        chosen = [*command, "--set", f"engine.workers={workers}"]
+        process = subprocess.Popen(chosen, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         while least is not None and len(folder.records()) < least and process.poll() is None:
             time.sleep(0.002)
         if least is not None:

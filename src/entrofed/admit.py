@@ -58,7 +58,7 @@ def admit(
     admitted: list[Update] = []
     refused: dict[int, str] = {}
     for client, answer in zip(clients, answers, strict=True):
-        if any(update.client == client for update in admitted):
+        if client in refused or any(update.client == client for update in admitted):
             reason: str | None = "duplicate answer; the first was kept"
         else:
             reason = fault(answer, client, layout, nonfinite)

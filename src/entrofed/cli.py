@@ -145,15 +145,16 @@ def validate(
 ) -> None:
     """Check an experiment file without running it, and show what it resolves to."""
     from entrofed.config import read, to_toml
-    from entrofed.federation import federate
+    from entrofed.run import prepare
     from entrofed.view import draw_partition, federation_table
 
     experiment = read(file, overrides or ())
     console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
-    federation = federate(experiment.data, experiment.seed, data_dir)
-    console.print(federation_table(experiment, federation))
+    setup = prepare(experiment, data_dir)
+    console.print(federation_table(experiment, setup.federation))
+    console.print(f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB a model")
     if plot is not None:
-        draw_partition(federation, plot)
+        draw_partition(setup.federation, plot)
         console.print(f"Who holds what: {plot}")
     console.print("[green]valid[/green]")
 

@@ -7,6 +7,7 @@ shuffled pass with the partial last batch kept; a model with BatchNorm skips a b
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,23 +19,22 @@ from entrofed.params import Floats, Params
 from entrofed.seeds import stream, torch_stream
 from entrofed.site import Site
 from entrofed.types import Objective, PartState, Training, Update
-from entrofed.workbench import Workbench
+from entrofed.workbench import Tensors
 
 
 class SGD:
     """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass a parameter."""
 
-    def __init__(self, bench: Workbench, training: Training, memory: PartState) -> None:
-        self.parameters, self.training = bench.parameters, training
-        self.velocity = _restore(memory, "velocity", bench.parameters)
+    def __init__(self, parameters: Tensors, training: Training, memory: PartState) -> None:
+        self.parameters, self.training = parameters, training
+        self.velocity = _restore(memory, "velocity", parameters)
 
-    def step(self) -> None:
-        """Change the weights by their gradients; a parameter without one stays as it is."""
-        live = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+    def step(self, gradients: Tensors) -> None:
+        """Change the parameters by their gradients."""
         sgd(
-            [self.parameters[i] for i in live],
-            [self.parameters[i].grad for i in live],
-            [self.velocity[i] for i in live],
+            self.parameters,
+            gradients,
+            cast("list[torch.Tensor | None]", self.velocity),
             fused=True,
             weight_decay=self.training.weight_decay,
             momentum=self.training.momentum,
@@ -52,23 +52,22 @@ class SGD:
 class Adam:
     """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay)."""
 
-    def __init__(self, bench: Workbench, training: Training, memory: PartState) -> None:
-        self.parameters, self.training = bench.parameters, training
-        self.mean = _restore(memory, "mean", bench.parameters)
-        self.square = _restore(memory, "square", bench.parameters)
-        taken = memory["steps"] if "steps" in memory else np.zeros(len(bench.parameters), np.float32)
-        self.steps = [torch.tensor(float(steps)) for steps in taken]
+    def __init__(self, parameters: Tensors, training: Training, memory: PartState) -> None:
+        self.parameters, self.training = parameters, training
+        self.mean = _restore(memory, "mean", parameters)
+        self.square = _restore(memory, "square", parameters)
+        taken = float(memory.get("steps", np.zeros(())))
+        self.steps = [torch.tensor(taken) for _ in parameters]
 
-    def step(self) -> None:
-        """Change the weights by their gradients; a parameter without one stays as it is."""
-        live = [i for i, parameter in enumerate(self.parameters) if parameter.grad is not None]
+    def step(self, gradients: Tensors) -> None:
+        """Change the parameters by their gradients."""
         adam(
-            [self.parameters[i] for i in live],
-            [self.parameters[i].grad for i in live],
-            [self.mean[i] for i in live],
-            [self.square[i] for i in live],
+            self.parameters,
+            gradients,
+            self.mean,
+            self.square,
             [],
-            [self.steps[i] for i in live],
+            self.steps,
             fused=True,
             amsgrad=False,
             beta1=0.9,
@@ -81,14 +80,13 @@ class Adam:
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
-        steps = np.array([float(steps) for steps in self.steps], np.float32)
-        return {"mean": _flat(self.mean), "square": _flat(self.square), "steps": steps}
+        return {"mean": _flat(self.mean), "square": _flat(self.square), "steps": self.steps[0].numpy()}
 
 
 OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
 
 
-def _restore(memory: PartState, name: str, parameters: list[torch.nn.Parameter]) -> list[torch.Tensor]:
+def _restore(memory: PartState, name: str, parameters: Tensors) -> Tensors:
     tensors = [torch.zeros_like(parameter) for parameter in parameters]
     if name in memory:
         pieces = torch.split(torch.from_numpy(memory[name]), [tensor.numel() for tensor in tensors])
@@ -97,7 +95,7 @@ def _restore(memory: PartState, name: str, parameters: list[torch.nn.Parameter])
     return tensors
 
 
-def _flat(tensors: list[torch.Tensor]) -> Floats:
+def _flat(tensors: Tensors) -> Floats:
     flat: Floats = torch.cat([tensor.reshape(-1) for tensor in tensors]).numpy()
     return flat
 
@@ -145,19 +143,22 @@ def train(site: Site, order: WorkOrder) -> Update:
     bench, training = site.bench, order.training
     bench.load(order.params)
     bench.model.train()
-    optimizer = OPTIMIZERS[training.optimizer](bench, training, order.memory)
     losses: list[torch.Tensor] = []
     sizes: list[int] = []
     epochs: list[int] = []
     rng = stream(order.seed, "train", order.round, order.client)
+    optimizer: SGD | Adam | None = None
     with torch_stream(order.seed, "layers", order.round, order.client):
         for x, y, epoch in batches(site, order.client, training, rng):
             if len(y) == 1 and bench.has_batch_norm:
                 continue
-            bench.model.zero_grad()
-            losses.append(bench.backward(order.objective, x, y, common_shape=len(y) == training.batch_size))
+            gradients = bench.gradients(order.objective, x, y)
+            if optimizer is None:
+                optimizer = OPTIMIZERS[training.optimizer](gradients.parameters, training, order.memory)
+            loss, slopes = gradients(x, y, whole=len(y) == training.batch_size)
             with torch.no_grad():
-                optimizer.step()
+                optimizer.step(slopes)
+            losses.append(loss)
             sizes.append(len(y))
             epochs.append(epoch)
     total = torch.stack(losses).double().numpy() * sizes if losses else np.zeros(0)
@@ -171,5 +172,5 @@ def train(site: Site, order: WorkOrder) -> Update:
         train_loss=float(total.sum() / (n * training.epochs)) if n else 0.0,
         train_loss_last_epoch=float(total[last].sum() / n) if n else 0.0,
         seconds=time.perf_counter() - began,
-        memory=optimizer.memory() if training.persist_optimizer else {},
+        memory=optimizer.memory() if optimizer and training.persist_optimizer else order.memory,
     )

@@ -42,7 +42,7 @@ def _compiler(_: Path) -> str:
 
 
 def _data(root: Path) -> str:
-    here = [name for name, e in CATALOG.items() if e.shipped or all((root / f.path).is_file() for f in e.files)]
+    here = [name for name, e in CATALOG.items() if e.here(root)]
     return f"{root}: {', '.join(here)}; 'entrofed data fetch NAME' gets others"
 
 

@@ -1,7 +1,6 @@
 """Files that are there whole or not at all."""
 
 import os
-import tempfile
 from pathlib import Path
 
 TEMPORARY = ".tmp"
@@ -16,18 +15,19 @@ def sweep(folder: Path) -> None:
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write to a temporary file beside ``path``, flush it to disk, and rename it into place."""
     raw = content.encode() if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
+    temporary = path.parent / f".{path.name}.{os.getpid()}{TEMPORARY}"
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(raw)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    if os.name == "posix":  # elsewhere a folder cannot be flushed
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

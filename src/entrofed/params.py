@@ -72,8 +72,8 @@ class Layout:
                 expected = torch.int64 if kind == "counter" else torch.float32
                 if tensor.dtype != expected:
                     raise ConfigError(
-                        f"model tensor {name!r} has type {tensor.dtype}; {kind}s must be {expected}. "
-                        "Convert the model with .float() before you hand it over."
+                        f"model tensor {name!r} has type {tensor.dtype}; it must be {expected}. "
+                        "Convert it where the model is built."
                     )
                 entries.append(Entry(name, kind, tuple(tensor.shape), ends[kind], tensor.numel()))
                 ends[kind] += tensor.numel()

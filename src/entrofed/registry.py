@@ -9,6 +9,7 @@ Uniform()
 {'name': 'uniform'}
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from functools import cache
@@ -25,6 +26,8 @@ from entrofed.selectors import SELECTORS
 from entrofed.servers import SERVERS
 from entrofed.weighers import WEIGHERS
 
+log = logging.getLogger("entrofed")
+
 OURS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "selector": SELECTORS,
     "weigher": WEIGHERS,
@@ -39,7 +42,12 @@ PART_KINDS = ("selector", "weigher", "objective", "server")
 @cache
 def known(kind: str) -> dict[str, Callable[..., Any]]:
     """Everything of one kind by name; a third party's part cannot replace one of ours."""
-    theirs = {entry.name: entry.load() for entry in entry_points(group=f"entrofed.{kind}s")}
+    theirs: dict[str, Callable[..., Any]] = {}
+    for entry in entry_points(group=f"entrofed.{kind}s"):
+        try:
+            theirs[entry.name] = entry.load()
+        except Exception as error:
+            log.warning("the %s %r of %s cannot be loaded: %s", kind, entry.name, entry.value, error)
     return {**theirs, **OURS[kind]}
 
 

@@ -6,27 +6,30 @@
 2
 """
 
-import json
 import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from entrofed.augment import NEED_COLOUR
 from entrofed.backends import open_backend
 from entrofed.checkpoint import Checkpoints
 from entrofed.config import Experiment
 from entrofed.errors import ConfigError, QuorumError
 from entrofed.federation import Federation, federate
+from entrofed.models import MODELS
 from entrofed.models import build as build_model
-from entrofed.params import Layout
+from entrofed.params import Layout, Params
+from entrofed.registry import find
 from entrofed.rounds import Rules, run_round
 from entrofed.seeds import torch_stream
-from entrofed.store import Record, RunFolder
+from entrofed.store import Record, RunFolder, json_line
 from entrofed.types import Backend, State
 
 log = logging.getLogger("entrofed")
@@ -50,17 +53,47 @@ def run(
     """
     with folder.claimed():
         _check(folder, experiment, resume)
+        setup = prepare(experiment, data_directory)
         folder.start(experiment)
         handler = _log_to(folder.path / "log.txt")
-        mine = open_backend(experiment.engine) if backend is None else None
+        used = backend or open_backend(experiment.engine)
         try:
-            federation = federate(experiment.data, experiment.seed, data_directory)
-            return _Run(experiment, folder, federation, mine or backend, resume).play(observer)  # type: ignore[arg-type]
+            return _Run(experiment, folder, setup, used, resume).play(observer)
         finally:
-            if mine is not None:
-                mine.close()
+            if backend is None:
+                used.close()
             log.removeHandler(handler)
             handler.close()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an experiment file stands for, with the data at hand."""
+
+    federation: Federation
+    build: Callable[[], torch.nn.Module]
+    layout: Layout
+    params: Params
+    """The model before the first round."""
+
+
+def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup:
+    """Load and deal out the data, build the model, and check that method, model and data go together."""
+    federation = federate(experiment.data, experiment.seed, data_directory)
+    data = federation.data
+    for name in experiment.method.augment:
+        if data.kind != "image":
+            raise ConfigError(f"method.augment: {name!r} is for images, and {data.name!r} holds none; leave it out")
+        if name in NEED_COLOUR and data.train_x.shape[1] != 3:
+            raise ConfigError(f"method.augment: {name!r} is for colour images, and those of {data.name!r} are gray")
+    spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
+    name = spec.pop("name")
+    known = partial(build_model, name) if name in MODELS else find("model", name)
+    build = partial(known, data.train_x.shape[1:], len(data.classes), **spec)
+    with torch_stream(experiment.seed, "init"):
+        model = build()
+    layout = Layout.of(model)
+    return Setup(federation, build, layout, layout.read(model))
 
 
 class _Run:
@@ -70,40 +103,36 @@ class _Run:
         self,
         experiment: Experiment,
         folder: RunFolder,
-        federation: Federation,
+        setup: Setup,
         backend: Backend,
         resume: bool,
     ) -> None:
-        self.experiment, self.folder, self.federation, self.backend = experiment, folder, federation, backend
+        self.experiment, self.folder, self.backend = experiment, folder, backend
+        self.federation, self.layout = setup.federation, setup.layout
         section = experiment.method
         self.method = section.recipe()
-        build = model_builder(experiment, federation)
-        with torch_stream(experiment.seed, "init"):
-            model = build()
-        self.layout = Layout.of(model)
         self.checkpoints = Checkpoints(folder.checkpoints, self.layout)
         self.rules = Rules(
             seed=experiment.seed,
-            cohort=section.cohort_size(len(federation.participants)),
+            cohort=section.cohort_size(len(self.federation.participants)),
             quorum=section.quorum,
             nonfinite=section.nonfinite,
             training=section.training(),
             lr_decay=section.lr_decay,
             evaluate_every=experiment.evaluate_every,
         )
-        params = self.layout.read(model)
         self.state = State(
             round=0,
-            params=params,
-            selector=self.method.selector.init(len(federation.shards)),
-            server=self.method.server.init(params),
+            params=setup.params,
+            selector=self.method.selector.init(len(self.federation.shards)),
+            server=self.method.server.init(setup.params),
             memory={},
         )
         if resume:
             self._restore()
         folder.keep_rounds(self.state.round)
         self.best = self.checkpoints.best_accuracy() if self.state.round else float("-inf")
-        backend.host(federation, build, self.layout, compiled=experiment.engine.compile)
+        backend.host(self.federation, setup.build, self.layout, compiled=experiment.engine.compile)
 
     def _restore(self) -> None:
         state, problems = self.checkpoints.last()
@@ -132,7 +161,7 @@ class _Run:
                     after, record = run_round(
                         self.state, self.method, self.rules, self.federation, self.layout, self.backend
                     )
-                    metrics.write(json.dumps(record) + "\n")
+                    metrics.write(json_line(record))
                     metrics.flush()
                     self.state = after  # only now: a checkpoint never gets ahead of the records
                     if record["test"] is not None and record["test"]["accuracy"] > self.best:
@@ -152,13 +181,6 @@ class _Run:
         summary = summarize(self.folder.records())
         self.folder.finish(summary)
         return summary
-
-
-def model_builder(experiment: Experiment, federation: Federation) -> Callable[[], torch.nn.Module]:
-    """Builds the experiment's model for the experiment's data; can be sent to another process."""
-    spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
-    data = federation.data
-    return partial(build_model, spec.pop("name"), data.train_x.shape[1:], len(data.classes), **spec)
 
 
 def summarize(records: list[Record]) -> dict[str, Any]:

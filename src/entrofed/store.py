@@ -13,6 +13,7 @@
 """
 
 import json
+import math
 import os
 import platform
 import sys
@@ -32,6 +33,23 @@ from entrofed.errors import CheckpointError, ConfigError
 from entrofed.files import sweep, write_whole
 
 Record = dict[str, Any]
+
+
+def json_line(record: Record) -> str:
+    """A record as one line of JSON; what is not a finite number becomes null.
+
+    >>> json_line({"loss": float("nan"), "clients": [1, 2]}).strip()
+    '{"loss": null, "clients": [1, 2]}'
+    """
+    return json.dumps(_finite(record)) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass(frozen=True)
@@ -100,7 +118,7 @@ class RunFolder:
                 f"{self.path / 'metrics.jsonl'}: the records of rounds 0..{rounds - 1} are not complete, "
                 "though the checkpoint is; start the run anew with --overwrite"
             )
-        write_whole(self.path / "metrics.jsonl", "".join(json.dumps(r) + "\n" for r in records[:rounds]))
+        write_whole(self.path / "metrics.jsonl", "".join(json_line(record) for record in records[:rounds]))
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write what is known after the last round."""

@@ -80,7 +80,7 @@ class Selector(Part, Protocol):
     def select(
         self, state: PartState, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> tuple[list[int], PartState]:
-        """At most ``size`` different clients out of ``among``, in the order they were picked."""
+        """Different clients out of ``among``, in the order they were picked; as a rule ``size`` of them."""
         ...
 
 

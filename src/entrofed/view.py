@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import altair
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +19,7 @@ from entrofed.data.fetch import verify
 from entrofed.data.plot import partition_chart
 from entrofed.errors import ConfigError, DataError
 from entrofed.federation import Federation
+from entrofed.files import write_whole
 from entrofed.registry import PART_KINDS, known
 from entrofed.store import RunFolder, find_runs
 
@@ -186,12 +188,21 @@ def federation_table(experiment: Experiment, federation: Federation) -> Table:
     return table
 
 
+def save_chart(chart: altair.TopLevelMixin, path: Path) -> None:
+    """Write a picture whole, in the format of its ending."""
+    formats: dict[str, Literal["png", "svg", "json"]] = {".png": "png", ".svg": "svg", ".json": "json"}
+    if path.suffix not in formats:
+        raise ConfigError(f"{path}: pictures are written as {', '.join(formats)}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}; make it first")
+    buffer = io.BytesIO() if path.suffix == ".png" else io.StringIO()
+    chart.save(buffer, format=formats[path.suffix])
+    write_whole(path, buffer.getvalue())
+
+
 def draw_partition(federation: Federation, path: Path) -> None:
     """A picture of who holds what."""
-    allowed = (".png", ".svg", ".json")
-    if path.suffix not in allowed:
-        raise ConfigError(f"{path}: pictures are written as {', '.join(allowed)}")
-    partition_chart(federation.label_counts, federation.data.classes).save(str(path))
+    save_chart(partition_chart(federation.label_counts, federation.data.classes), path)
 
 
 def parts_tables() -> Iterator[Table]:
@@ -223,9 +234,15 @@ def data_table(directory: Path | None) -> Table:
     table = Table("dataset", "samples", "classes", "shape", "here", "what it is", caption=f"data directory: {root}")
     table.columns[0].no_wrap = True
     for name, entry in CATALOG.items():
-        here = entry.shipped or all((root / file.path).is_file() for file in entry.files)
         shape = "x".join(str(side) for side in entry.shape)
-        table.add_row(name, f"{entry.samples:,}", str(entry.classes), shape, "yes" if here else "no", entry.description)
+        table.add_row(
+            name,
+            f"{entry.samples:,}",
+            str(entry.classes),
+            shape,
+            "yes" if entry.here(root) else "no",
+            entry.description,
+        )
     return table
 
 

@@ -16,20 +16,20 @@ Tensors = list[torch.Tensor]
 
 
 class Workbench:
-    """A model, its parameters, and how to fill in their gradients."""
+    """A model that can be filled with a state, trained and read out again."""
 
     def __init__(self, build: Callable[[], torch.nn.Module], *, compiled: bool = False) -> None:
         with torch_stream(0, "workbench"):
             model = build()
         self.layout = Layout.of(model)
         self.model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules())
         self._tensors = {
             **{name: parameter.data for name, parameter in self.model.named_parameters()},
             **dict(self.model.named_buffers()),
         }
-        self._compiled: dict[Objective, _CompiledGradients] | None = {} if compiled else None
+        self._compiled = compiled
+        self._gradients: dict[Objective, Gradients] = {}
 
     def load(self, params: Params) -> None:
         """Put a model's state on the bench."""
@@ -40,58 +40,68 @@ class Workbench:
         """A copy of the state now on the bench."""
         return self.layout.join({e.name: self._tensors[e.name].numpy() for e in self.layout.entries})
 
-    def backward(self, objective: Objective, x: torch.Tensor, y: torch.Tensor, *, common_shape: bool) -> torch.Tensor:
-        """Fill in the gradients of a batch and return its loss.
-
-        Compiled, if the bench compiles and the batch has the one common shape: every further shape would be
-        compiled again. A parameter that the loss does not depend on gets no gradient.
-        """
-        if self._compiled is None or not common_shape:
-            loss = objective.loss(self.model, x, y)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return loss.detach()
-        if objective not in self._compiled:
-            self._compiled[objective] = _CompiledGradients(self.model, objective, x, y)
-        return self._compiled[objective](x, y)
+    def gradients(self, objective: Objective, x: torch.Tensor, y: torch.Tensor) -> "Gradients":
+        """How an objective is differentiated; ``x`` and ``y`` are any batch."""
+        if objective not in self._gradients:
+            self._gradients[objective] = Gradients(self.model, objective, x, y, compiled=self._compiled)
+        return self._gradients[objective]
 
 
-class _CompiledGradients:
-    """Loss and gradients as one compiled graph, forward and backward together."""
+class Gradients:
+    """Loss and gradients of an objective, for the parameters that it depends on."""
 
-    def __init__(self, model: torch.nn.Module, objective: Objective, x: torch.Tensor, y: torch.Tensor) -> None:
-        named = dict(model.named_parameters())
+    def __init__(
+        self, model: torch.nn.Module, objective: Objective, x: torch.Tensor, y: torch.Tensor, *, compiled: bool
+    ) -> None:
+        self._model, self._objective = model, objective
+        named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         model.eval()  # a trial run, to see which parameters matter; it must leave no trace
         with torch.random.fork_rng(devices=[]):
             trial = torch.autograd.grad(objective.loss(model, x, y), list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
-        self._parameters = [named[name] for name in used]
-        self._values = [parameter.detach() for parameter in self._parameters]
-        self._buffers = list(model.buffers())
-        names = [f"model.{name}" for name in (*used, *dict(model.named_buffers()))]
-        module = _Loss(model, objective)
+        self.parameters: Tensors = [named[name] for name in used]
+        self._compiled = _compile(model, objective, used) if compiled else None
 
-        def loss(values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-            changed = [buffer.clone() for buffer in buffers]
-            state = dict(zip(names, values + changed, strict=True))
-            return torch.func.functional_call(module, state, (x, y)), changed
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, *, whole: bool) -> tuple[torch.Tensor, Tensors]:
+        """The loss of a batch, and the gradient of each of ``parameters``.
 
-        def gradients(
-            values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor
-        ) -> tuple[Tensors, torch.Tensor]:
-            found, (value, changed) = torch.func.grad_and_value(loss, has_aux=True)(values, buffers, x, y)
-            for buffer, new in zip(buffers, changed, strict=True):
-                buffer.copy_(new)
-            return found, value
+        Only whole batches are compiled: every size of a partial one would be compiled again.
+        """
+        if self._compiled is not None and whole:
+            return self._compiled(x, y)
+        loss = self._objective.loss(self._model, x, y)
+        return loss.detach(), list(torch.autograd.grad(loss, self.parameters))
 
-        self._function = torch.compile(gradients, dynamic=False)
 
-    def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+def _compile(
+    model: torch.nn.Module, objective: Objective, used: list[str]
+) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, Tensors]]:
+    """Loss and gradients as one compiled graph, forward and backward together."""
+    named, buffers = dict(model.named_parameters()), dict(model.named_buffers())
+    values = [named[name].detach() for name in used]
+    names = [f"model.{name}" for name in (*used, *buffers)]
+    module = _Loss(model, objective)
+
+    def loss(values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        changed = [buffer.clone() for buffer in buffers]
+        state = dict(zip(names, values + changed, strict=True))
+        return torch.func.functional_call(module, state, (x, y)), changed
+
+    def gradients(values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+        found, (value, changed) = torch.func.grad_and_value(loss, has_aux=True)(values, buffers, x, y)
+        for buffer, new in zip(buffers, changed, strict=True):
+            buffer.copy_(new)
+        return value, found
+
+    function = torch.compile(gradients, dynamic=False)
+    kept = list(buffers.values())
+
+    def call(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
         with torch.no_grad():
-            found, loss = self._function(self._values, self._buffers, x, y)
-        for parameter, gradient in zip(self._parameters, found, strict=True):
-            parameter.grad = gradient
-        return loss
+            return function(values, kept, x, y)
+
+    return call
 
 
 class _Loss(torch.nn.Module):

@@ -113,13 +113,9 @@ def test_an_incomplete_dataset_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         load("iris")
 
 
-def test_unpacked_folders_serve_instead_of_the_archive(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_unpacked_folders_serve_instead_of_the_archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     entry = CATALOG["cinic-10"]
-    monkeypatch.setitem(
-        CATALOG, "cinic-10", replace(entry, read=CATALOG["digits"].read, train=1437, test=360)
-    )
+    monkeypatch.setitem(CATALOG, "cinic-10", replace(entry, read=CATALOG["digits"].read, train=1437, test=360))
     for folder, _ in entry.folders[:-1]:
         (tmp_path / folder).mkdir(parents=True)
     with pytest.raises(DataError, match="is not in"):

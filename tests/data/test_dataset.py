@@ -48,9 +48,7 @@ def test_fixed_scalings() -> None:
     for how, shift, scale in (("half", 0.5, 0.5), ("unit", 0, 1)):
         found = scaling(image, how)
         np.testing.assert_array_equal(found, [[shift] * 3, [scale] * 3])
-    np.testing.assert_array_equal(
-        scaling(dataset("table", np.ones((2, 2), np.float32)), "unit"), [[0, 0], [1, 1]]
-    )
+    np.testing.assert_array_equal(scaling(dataset("table", np.ones((2, 2), np.float32)), "unit"), [[0, 0], [1, 1]])
 
 
 @pytest.mark.parametrize("how", SCALINGS)

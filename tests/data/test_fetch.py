@@ -98,9 +98,7 @@ def described(path: str, content: bytes, *urls: str, member: str = "") -> File:
 
 @pytest.fixture
 def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    return lambda *files, archive=None: monkeypatch.setitem(
-        catalog.CATALOG, "toy", entry(*files, archive=archive)
-    )
+    return lambda *files, archive=None: monkeypatch.setitem(catalog.CATALOG, "toy", entry(*files, archive=archive))
 
 
 def test_downloads_verifies_and_reports(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
@@ -128,9 +126,7 @@ def test_resumes_a_part(mirror: Mirror, offer: Callable[..., None], tmp_path: Pa
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_starts_anew_where_the_server_cannot_resume(
-    mirror: Mirror, offer: Callable[..., None], tmp_path: Path
-) -> None:
+def test_starts_anew_where_the_server_cannot_resume(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
     mirror.files["/a"] = CONTENT
     mirror.ranges = False
     offer(described("a", CONTENT, f"{mirror.address}/a"))
@@ -342,9 +338,7 @@ def test_unpacked_pictures_are_counted(tmp_path: Path) -> None:
     assert set(states.values()) == {"missing"}
 
 
-def test_shipped_and_bundled_datasets_need_no_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_and_bundled_datasets_need_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch("digits", tmp_path) == []
     assert [p.name for p in fetch("iris", tmp_path)] == ["iris.csv"]
     broken = replace(catalog.CATALOG["iris"], files=(described("iris.csv", b"else"),))

@@ -24,9 +24,7 @@ from entrofed.data.readers import (
 )
 from entrofed.errors import DataError
 
-in_one_folder = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+in_one_folder = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -42,12 +40,7 @@ def png(pixels: np.ndarray) -> bytes:
 
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
-    return (
-        b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows))
-        + chunk(b"IEND", b"")
-    )
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def tar(members: dict[str, bytes]) -> bytes:
@@ -128,9 +121,7 @@ class TestIdx:
 class TestCifar:
     @in_one_folder
     @given(data=st.data(), classes=st.sampled_from([(10,), (20, 100)]), rows=st.integers(1, 3))
-    def test_round_trip(
-        self, tmp_path: Path, data: st.DataObject, classes: tuple[int, ...], rows: int
-    ) -> None:
+    def test_round_trip(self, tmp_path: Path, data: st.DataObject, classes: tuple[int, ...], rows: int) -> None:
         labels = [data.draw(arrays(np.uint8, rows, elements=st.integers(0, n - 1))) for n in classes]
         pixels = np.random.default_rng(rows).integers(256, size=(rows, 3, 32, 32), dtype=np.uint8)
         path = tmp_path / "x.bin"
@@ -250,9 +241,7 @@ class TestPictures:
 
     def expected(self, pictures: dict[str, np.ndarray]) -> np.ndarray:
         in_order = [pictures[name] for name in sorted(pictures)]
-        return np.stack(
-            [np.broadcast_to(x.T, (3, 32, 32)) if x.ndim == 2 else x.T for x in in_order]
-        ).swapaxes(2, 3)
+        return np.stack([np.broadcast_to(x.T, (3, 32, 32)) if x.ndim == 2 else x.T for x in in_order]).swapaxes(2, 3)
 
     def test_folders(self, tmp_path: Path, pictures: dict[str, np.ndarray]) -> None:
         for name, pixels in pictures.items():

@@ -93,9 +93,7 @@ def test_random_bytes(tmp_path: Path, name: str, content: bytes) -> None:
 
 
 def test_only_the_first_of_equal_rows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = replace(
-        TABLES["heart-unique"], path="x.csv", features=1, rows=5, test_counts=(1, 0), header=False
-    )
+    table = replace(TABLES["heart-unique"], path="x.csv", features=1, rows=5, test_counts=(1, 0), header=False)
     monkeypatch.setitem(tables.TABLES, "heart-unique", table)
     (tmp_path / "x.csv").write_text("3,0\n1,0\n3,0\n2,0\n3,1\n0,0\n1,0\n")
     data = load_table("heart-unique", tmp_path)

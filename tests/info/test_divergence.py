@@ -17,9 +17,7 @@ def probabilities(classes, positive=False):
 
 
 pairs = st.integers(1, 8).flatmap(lambda c: st.tuples(probabilities(c), probabilities(c)))
-positive_pairs = st.integers(1, 8).flatmap(
-    lambda c: st.tuples(probabilities(c), probabilities(c, positive=True))
-)
+positive_pairs = st.integers(1, 8).flatmap(lambda c: st.tuples(probabilities(c), probabilities(c, positive=True)))
 
 
 def kl_by_hand(p, q):
@@ -30,9 +28,7 @@ def test_known_values():
     assert float(kl([0.5, 0.5], [0.9, 0.1])) == pytest.approx(0.510825623765991, rel=1e-12)
     assert float(kl([0.9, 0.1], [0.5, 0.5])) == pytest.approx(0.368064207168497, rel=1e-12)
     # 0.3 ln(4/3)
-    assert float(js([0.4, 0.0, 0.2, 0.4], [0.2, 0.2, 0.2, 0.4])) == pytest.approx(
-        0.0863046217355343, rel=1e-12
-    )
+    assert float(js([0.4, 0.0, 0.2, 0.4], [0.2, 0.2, 0.2, 0.4])) == pytest.approx(0.0863046217355343, rel=1e-12)
     assert float(cross_entropy([1, 0], [0.25, 0.75])) == pytest.approx(log(4), rel=1e-12)
     # pooled label counts of a growing cohort against the uniform distribution
     pooled = np.array([[6, 2, 0], [6, 6, 4], [6, 6, 5], [6, 6, 6]])
@@ -95,9 +91,7 @@ def test_js_of_disjoint_distributions_is_ln_2(p, q):
 def test_order_of_classes_does_not_matter(divergence, pair, data):
     p, q = pair
     order = data.draw(st.permutations(range(len(p))))
-    assert float(divergence(p[order], q[order])) == pytest.approx(
-        float(divergence(p, q)), rel=1e-9, abs=1e-12
-    )
+    assert float(divergence(p[order], q[order])) == pytest.approx(float(divergence(p, q)), rel=1e-9, abs=1e-12)
 
 
 @given(one=positive_pairs, two=positive_pairs)

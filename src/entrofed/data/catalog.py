@@ -41,6 +41,11 @@ class Entry:
     """Packages that carry exact copies of the files."""
     shipped: bool = False
 
+    def here(self, root: Path) -> bool:
+        """Whether its files (not their content) are in the data directory."""
+        unpacked = bool(self.folders) and all((root / folder).is_dir() for folder, _ in self.folders)
+        return self.shipped or unpacked or all((root / file.path).is_file() for file in self.files)
+
     @property
     def samples(self) -> int:
         """Samples in all parts."""
