@@ -122,7 +122,7 @@ def test_persistent_state_equals_one_unbroken_optimizer(digits, bench, training)
         model = bench.build()
     optimizer = torch.optim.Adam(model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
     for number in (2, 3):
-        for x, y, _ in batches(site, CLIENT, training, stream(order.seed, "train", number, CLIENT)):
+        for x, y, _ in batches(site, digits.shards[CLIENT], training, stream(order.seed, "train", number, CLIENT)):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
@@ -149,7 +149,7 @@ def test_losses_of_all_epochs_and_of_the_last(digits, bench, training):
 
 def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
     site = Site(digits, bench.build, compiled=False)
-    seen = list(batches(site, CLIENT, training, np.random.default_rng(0)))
+    seen = list(batches(site, digits.shards[CLIENT], training, np.random.default_rng(0)))
     labels = digits.data.train_y[digits.shards[CLIENT]]
     for epoch in range(2):
         got = np.concatenate([y.numpy() for _, y, number in seen if number == epoch])
@@ -162,7 +162,7 @@ def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
 def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):
     site = Site(digits, bench.build, compiled=False)
     training = replace(training, augment=("crop",), batch_size=1000)
-    (first, y1, _), (second, y2, _) = batches(site, CLIENT, training, np.random.default_rng(0))
+    (first, y1, _), (second, y2, _) = batches(site, digits.shards[CLIENT], training, np.random.default_rng(0))
     assert first.shape == second.shape
     assert not torch.equal(first[y1.argsort(stable=True)], second[y2.argsort(stable=True)])
 

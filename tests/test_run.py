@@ -17,6 +17,7 @@ from safetensors.numpy import load
 from entrofed.backends.inline import InlineBackend
 from entrofed.config import parse
 from entrofed.errors import ConfigError, DataError, QuorumError
+from entrofed.files import write_whole
 from entrofed.run import run
 from entrofed.store import RunFolder
 
@@ -121,6 +122,40 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path, unbroken):
         assert result(folder) == unbroken, f"kill number {number}"
         assert not list(folder.path.rglob("*.tmp"))
     assert len(rounds_done) > 5  # the kills really came at different moments
+
+
+def test_killed_before_and_after_every_write(tmp_path, monkeypatch):
+    """No moment between two files is a bad one."""
+    few = experiment(rounds=4)
+    run(few, RunFolder(tmp_path / "unbroken"))
+    expected = result(RunFolder(tmp_path / "unbroken"))
+    for number in range(100):
+        for moment in ("before", "after"):
+            folder = RunFolder(tmp_path / f"{number} {moment}")
+            child = os.fork()
+            if child == 0:
+                written = []
+
+                def write(path, content, moment=moment, number=number, written=written):
+                    if len(written) == number and moment == "before":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    write_whole(path, content)
+                    if len(written) == number and moment == "after":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    written.append(path)
+
+                monkeypatch.setattr("entrofed.checkpoint.write_whole", write)
+                monkeypatch.setattr("entrofed.store.write_whole", write)
+                try:
+                    run(few, folder)
+                finally:
+                    os._exit(0)
+            _, status = os.waitpid(child, 0)
+            run(few, folder, resume=True)
+            assert result(folder) == expected, f"killed {moment} write {number}"
+        if status == 0:
+            break
+    assert number > 15  # rounds, best states and manifests were written
 
 
 def test_killed_again_and_again_on_the_command_line(tmp_path, unbroken):

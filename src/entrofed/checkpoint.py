@@ -68,14 +68,17 @@ class Checkpoints:
     layout: Layout
 
     def save(self, state: State) -> None:
-        """Store a state, and forget all but the last two; later ones are leftovers that could not be used."""
+        """Store a state, and forget all but the last two."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        name = f"round-{state.round:06d}"
-        self._write(name, state, {})
-        kept = [manifest for manifest in self._manifests() if manifest.stem <= name][:KEEP]
-        for manifest in set(self._manifests()).difference(kept):
-            manifest.unlink(missing_ok=True)
-            manifest.with_suffix(".safetensors").unlink(missing_ok=True)
+        self._write(f"round-{state.round:06d}", state, {})
+        self.prune(state.round)
+
+    def prune(self, rounds: int) -> None:
+        """Keep only the last two checkpoints of a run that has come so far; later ones were found damaged."""
+        kept = [manifest.stem for manifest in self._manifests() if manifest.stem <= f"round-{rounds:06d}"][:KEEP]
+        for path in self.folder.glob("round-*"):
+            if path.stem not in kept:
+                path.unlink(missing_ok=True)
 
     def save_best(self, state: State, accuracy: float) -> None:
         """Store the state with the best accuracy so far."""

@@ -11,15 +11,39 @@ from typing import cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from entrofed.augment import AUGMENTS
 from entrofed.params import Floats, Params
 from entrofed.seeds import stream, torch_stream
-from entrofed.site import Site
-from entrofed.types import Objective, PartState, Training, Update
+from entrofed.site import EVALUATION_BATCH, Site
+from entrofed.types import MEAN_PREDICTION, Objective, PartState, Training, Update
 from entrofed.workbench import Tensors
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """Train on one client's data, starting from ``params``."""
+
+    client: int
+    round: int
+    seed: int
+    params: Params
+    objective: Objective
+    training: Training
+    cost: int
+    memory: PartState = field(default_factory=dict)
+    purpose: str = "train"
+    """Names the stream of the client's draws."""
+    needs: frozenset[str] = frozenset()
+    limits: NDArray[np.int64] | None = None
+    """Examples of each class to train on, if not all; which ones is drawn once a run."""
+
+    def carry_out(self, site: Site) -> Update:
+        """What a backend calls, wherever the work is done."""
+        return train(site, self)
 
 
 class SGD:
@@ -100,11 +124,22 @@ def _flat(tensors: Tensors) -> Floats:
     return flat
 
 
+def samples_of(site: Site, order: WorkOrder) -> NDArray[np.int64]:
+    """The rows that a client trains on: all it has, or the first few of each class in an order drawn once a run."""
+    rows = site.federation.shards[order.client]
+    if order.limits is None:
+        return rows
+    rows = stream(order.seed, "limit", order.client).permutation(rows)
+    labels = site.federation.data.train_y[rows]
+    kept = [rows[labels == label][:limit] for label, limit in enumerate(order.limits)]
+    return np.sort(np.concatenate(kept))
+
+
 def batches(
-    site: Site, client: int, training: Training, rng: np.random.Generator
+    site: Site, rows: NDArray[np.int64], training: Training, rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
     """The batches of all epochs, ready for the model, with the number of their epoch."""
-    unit, y = site.client_samples(client)
+    unit, y = site.samples("train", rows)
     changes = [AUGMENTS[name] for name in training.augment]
     x = unit if changes else site.standardize(unit)
     for epoch in range(training.epochs):
@@ -119,24 +154,6 @@ def batches(
             yield site.for_model(batch), shuffled_y[start : start + training.batch_size], epoch
 
 
-@dataclass(frozen=True)
-class WorkOrder:
-    """Train on one client's data, starting from ``params``."""
-
-    client: int
-    round: int
-    seed: int
-    params: Params
-    objective: Objective
-    training: Training
-    cost: int
-    memory: PartState = field(default_factory=dict)
-
-    def carry_out(self, site: Site) -> Update:
-        """What a backend calls, wherever the work is done."""
-        return train(site, self)
-
-
 def train(site: Site, order: WorkOrder) -> Update:
     """Train as ordered and say what came of it."""
     began = time.perf_counter()
@@ -146,10 +163,11 @@ def train(site: Site, order: WorkOrder) -> Update:
     losses: list[torch.Tensor] = []
     sizes: list[int] = []
     epochs: list[int] = []
-    rng = stream(order.seed, "train", order.round, order.client)
+    rng = stream(order.seed, order.purpose, order.round, order.client)
+    rows = samples_of(site, order)
     optimizer: SGD | Adam | None = None
     with torch_stream(order.seed, "layers", order.round, order.client):
-        for x, y, epoch in batches(site, order.client, training, rng):
+        for x, y, epoch in batches(site, rows, training, rng):
             if len(y) == 1 and bench.has_batch_norm:
                 continue
             gradients = bench.gradients(order.objective, x, y)
@@ -163,7 +181,7 @@ def train(site: Site, order: WorkOrder) -> Update:
             epochs.append(epoch)
     total = torch.stack(losses).double().numpy() * sizes if losses else np.zeros(0)
     last = np.array(epochs) == training.epochs - 1
-    n = len(site.federation.shards[order.client])
+    n = len(rows)
     return Update(
         client=order.client,
         params=bench.dump(),
@@ -173,4 +191,17 @@ def train(site: Site, order: WorkOrder) -> Update:
         train_loss_last_epoch=float(total[last].sum() / n) if n else 0.0,
         seconds=time.perf_counter() - began,
         memory=optimizer.memory() if optimizer and training.persist_optimizer else order.memory,
+        facts={MEAN_PREDICTION: mean_prediction(site, rows)} if MEAN_PREDICTION in order.needs and n else {},
     )
+
+
+def mean_prediction(site: Site, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean softmax output of the model on the bench over some training samples."""
+    site.bench.model.eval()
+    total = np.zeros(len(site.federation.data.classes))
+    with torch.inference_mode():
+        for start in range(0, len(rows), EVALUATION_BATCH):
+            x, _ = site.samples("train", rows[start : start + EVALUATION_BATCH])
+            outputs = site.bench.model(site.for_model(site.standardize(x)))
+            total += outputs.double().softmax(dim=1).sum(dim=0).numpy()
+    return total / len(rows)

@@ -34,8 +34,10 @@ from entrofed.admit import NonFinite
 from entrofed.augment import AUGMENTS
 from entrofed.data.partition import PARTITIONS
 from entrofed.errors import ConfigError, unknown
+from entrofed.faults import Faults
+from entrofed.privacy import Neighbours
 from entrofed.registry import PART_KINDS, build, find, known
-from entrofed.types import Method, Training
+from entrofed.types import LABEL_COUNTS, Method, Training
 
 Spec = str | dict[str, Any]
 """A name, or a table of a name and options."""
@@ -131,6 +133,35 @@ class MethodSection(Section):
         return self.cohort if isinstance(self.cohort, int) else max(int(Fraction(str(self.cohort)) * clients), 1)
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FaultsSection(Section):
+    """What goes wrong on purpose; see :class:`entrofed.faults.Faults`."""
+
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
+    stragglers: Share = 0.0
+    straggler_redraw: bool = False
+    joining: Share = 0.0
+    leaving: Share = 0.0
+
+    def faults(self) -> Faults:
+        """The faults of every round."""
+        return Faults(**self.model_dump())
+
+
+class PrivacySection(Section):
+    """Noise on the label counts that clients release; see :mod:`entrofed.privacy`."""
+
+    epsilon: float = Field(gt=0)
+    neighbours: Neighbours = "add_remove"
+    simulate: bool = False
+    """Draw the noise from the run's seed: repeatable, and no privacy."""
+    sizes: bool = False
+    """Take the number of examples from the noised counts, too, instead of from the clients."""
+
+
 class EngineSection(Section):
     """Where the work is done. Only ``compile`` changes results (in their last bits)."""
 
@@ -151,14 +182,20 @@ class Experiment(Section):
     model: Spec = "digits_mlp"
     data: DataSection = DataSection(clients=10)
     method: MethodSection = MethodSection()
+    faults: FaultsSection = FaultsSection()
+    privacy: PrivacySection | None = None
     engine: EngineSection = Field(default_factory=EngineSection)
 
     @model_validator(mode="after")
-    def _whole_evaluations(self) -> "Experiment":
+    def _consistent_experiment(self) -> "Experiment":
         if self.rounds % self.evaluate_every:
             raise ValueError(
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated"
+            )
+        if self.privacy is not None and LABEL_COUNTS not in self.method.recipe().needs:
+            raise ValueError(
+                f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
             )
         return self
 

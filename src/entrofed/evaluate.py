@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from entrofed.errors import EntrofedError
 from entrofed.params import Params
-from entrofed.site import Site
+from entrofed.site import EVALUATION_BATCH, Site
 from entrofed.types import Backend, Failure
 
 PIECE = 1000
 """Samples an order evaluates: small enough to spread over workers, and the same whatever their number."""
-BATCH = 250
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ class EvaluateOrder:
         confusion = np.zeros((classes, classes), np.int64)
         loss = 0.0
         with torch.inference_mode():
-            for start in range(0, len(self.rows), BATCH):
-                x, y = site.samples(self.part, self.rows[start : start + BATCH])
+            for start in range(0, len(self.rows), EVALUATION_BATCH):
+                x, y = site.samples(self.part, self.rows[start : start + EVALUATION_BATCH])
                 logits = site.bench.model(site.for_model(site.standardize(x)))
                 loss += float(torch.nn.functional.cross_entropy(logits, y, reduction="sum"))
                 np.add.at(confusion, (y.numpy(), logits.argmax(1).numpy()), 1)

@@ -6,19 +6,37 @@ Read this first. Everything a round needs comes in as an argument, everything it
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from entrofed.admit import NonFinite, admit
 from entrofed.client import WorkOrder
-from entrofed.evaluate import evaluate, figures
+from entrofed.evaluate import EvaluateOrder, evaluate, figures
+from entrofed.faults import Faults
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
 from entrofed.params import Layout
 from entrofed.seeds import stream
-from entrofed.types import Backend, Context, Method, State, Training, Update, Weigher, Weights
+from entrofed.types import (
+    FIRST_UPDATE,
+    LABEL_COUNTS,
+    LOSS,
+    Backend,
+    Context,
+    Failure,
+    Ledger,
+    Method,
+    Selection,
+    State,
+    Training,
+    Update,
+    Weigher,
+    Weights,
+)
 
 log = logging.getLogger("entrofed")
 
@@ -28,100 +46,131 @@ class Rules:
     """What is the same in every round of a run, besides the method."""
 
     seed: int
+    rounds: int
     cohort: int
-    quorum: int
-    nonfinite: NonFinite
     training: Training
-    lr_decay: float
-    evaluate_every: int
+    lr_decay: float = 1.0
+    quorum: int = 1
+    nonfinite: NonFinite = "drop"
+    evaluate_every: int = 1
+    faults: Faults = field(default_factory=Faults)
+    sizes_from_counts: bool = False
+    """Take a client's number of examples from its released (noised) label counts."""
 
 
 def run_round(
-    state: State, method: Method, rules: Rules, federation: Federation, layout: Layout, backend: Backend
+    state: State,
+    method: Method,
+    rules: Rules,
+    ledger: Ledger,
+    federation: Federation,
+    layout: Layout,
+    backend: Backend,
 ) -> tuple[State, dict[str, Any]]:
     """Play one round; returns the state after it and its record."""
     clock = _Clock()
-    among = federation.participants[federation.sizes[federation.participants] > 0]
+    traffic = _Traffic(layout, len(federation.data.classes))
+    orders = _Orders(state, method, rules, federation)
+    there = rules.faults.present(rules.seed, state.round, rules.rounds, len(ledger.sizes))
+    among = federation.participants[(there & (ledger.sizes > 0))[federation.participants]]
+    if state.round == 0 and LABEL_COUNTS in method.needs:
+        traffic.label_counts(len(federation.participants))
+
+    selector = state.selector
+    if state.round == 0 and FIRST_UPDATE in method.needs:  # everybody trains once; nothing of it is aggregated
+        surveyed, _ = admit(among.tolist(), backend.run(orders.make(among.tolist(), "survey")), layout)
+        selector = method.selector.observe(selector, state.params, surveyed)
+        traffic.models(down=len(among), up=len(surveyed))
     rng = stream(rules.seed, "select", state.round)
-    chosen, selector = method.selector.select(state.selector, among, rules.cohort, rng)
+    candidates = method.selector.candidates(ledger, among, rules.cohort, rng)
+    if LOSS in method.needs:
+        ledger = replace(ledger, losses=measure_losses(state, candidates, federation, backend))
+        traffic.losses(len(candidates))
+    selection = method.selector.select(selector, ledger, candidates, rules.cohort, rng)
+    chosen = selection.clients
     clock.lap("select")
 
-    training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
-    orders = [
-        WorkOrder(
-            client=client,
-            round=state.round,
-            seed=rules.seed,
-            params=state.params,
-            objective=method.objective,
-            training=training,
-            cost=int(federation.sizes[client]),
-            memory=state.memory.get(client, {}),
-        )
-        for client in chosen
-    ]
-    answers = backend.run(orders)
+    gone = rules.faults.dropped(rules.seed, state.round, chosen)
+    working = [client for client in chosen if client not in gone]
+    answers = dict(zip(working, backend.run(orders.make(working, "train", selection)), strict=True))
     clock.lap("train")
 
-    updates, refused = admit(chosen, answers, layout, rules.nonfinite)
+    dropped = Failure("dropped out")
+    updates, refused = admit(chosen, [answers.get(client, dropped) for client in chosen], layout, rules.nonfinite)
     for client, reason in refused.items():
         log.warning("round %d: client %d refused: %s", state.round, client, reason)
+    if rules.sizes_from_counts and ledger.label_counts is not None:
+        released = np.maximum(np.rint(ledger.label_counts.sum(axis=1)), 1).astype(int)
+        updates = [replace(update, num_examples=int(released[update.client])) for update in updates]
+    traffic.models(down=len(chosen), up=len(updates))
+    traffic.facts(updates)
     clock.lap("admit")
 
-    context = Context(state.params, state.round, federation.label_counts)
     enough = len(updates) >= rules.quorum
     if enough:
-        weights = safe_weights(method.weigher, updates, context)
+        weights = safe_weights(method.weigher, updates, Context(state.params, state.round, ledger))
         clock.lap("weigh")
         params, server = method.server.apply(state.params, updates, weights, state.server)
     else:
-        log.warning(
-            "round %d: %d usable updates, quorum is %d: the model stays",
-            state.round,
-            len(updates),
-            rules.quorum,
-        )
-        weights, params, server = np.zeros(0), state.params, state.server
+        log.warning("round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), rules.quorum)
+        weights, params, server = np.zeros(len(updates)), state.params, state.server
     clock.lap("aggregate")
 
     after = State(
         round=state.round + 1,
         params=params,
-        selector=selector,
+        selector=method.selector.observe(selection.state, state.params, updates),
         server=server,
         memory={**state.memory, **{update.client: update.memory for update in updates if update.memory}},
         skipped=0 if enough else state.skipped + 1,
     )
-    test = None
+    inside, test = None, None
     if after.round % rules.evaluate_every == 0:
         test = figures(evaluate(backend, params, "test", np.arange(len(federation.data.test_y))))
+        held_out = np.concatenate([federation.holdouts[client] for client in chosen]) if chosen else np.zeros(0, int)
+        inside = figures(evaluate(backend, params, "train", held_out)) if len(held_out) else None
     clock.lap("evaluate")
     record = {
         "round": state.round,
-        "lr": training.lr,
+        "lr": orders.training.lr,
+        "available": len(among),
         "cohort": chosen,
+        "reasons": selection.reasons,
         "cohort_entropy": float(entropy_of_counts(federation.label_counts[chosen].sum(axis=0), base="bits")),
         "clients": [
             {
                 "client": update.client,
                 "examples": update.num_examples,
                 "steps": update.num_steps,
-                "weight": float(weights[i]) if enough else 0.0,
+                "weight": float(weight),
                 "train_loss": update.train_loss,
                 "train_loss_last_epoch": update.train_loss_last_epoch,
             }
-            for i, update in enumerate(updates)
+            for update, weight in zip(updates, weights, strict=True)
         ],
         "refused": [{"client": client, "reason": reason} for client, reason in refused.items()],
         "skipped": not enough,
         "effective_cohort": float(effective_cohort(weights)) if enough else 0.0,
         "train_loss": float(np.mean([update.train_loss for update in updates])) if updates else None,
-        "bytes_down": len(chosen) * layout.nbytes,
-        "bytes_up": len(updates) * layout.nbytes,
+        "bytes_down": traffic.down,
+        "bytes_up": traffic.up,
         "test": test,
+        "id": inside,
         "seconds": {**clock.laps, "clients": sum(update.seconds for update in updates)},
     }
     return after, record
+
+
+def measure_losses(
+    state: State, candidates: NDArray[np.int64], federation: Federation, backend: Backend
+) -> NDArray[np.float64]:
+    """The mean loss of the current model on each candidate's training data; NaN for all others and for failures."""
+    losses = np.full(len(federation.shards), np.nan)
+    orders = [EvaluateOrder(state.params, "train", federation.shards[client]) for client in candidates]
+    for client, tally in zip(candidates, backend.run(orders), strict=True):
+        if not isinstance(tally, Failure):
+            losses[client] = tally.loss / len(federation.shards[client])
+    return losses
 
 
 def safe_weights(weigher: Weigher, updates: list[Update], context: Context) -> Weights:
@@ -134,6 +183,59 @@ def safe_weights(weigher: Weigher, updates: list[Update], context: Context) -> W
         sizes = np.array([update.num_examples for update in updates], np.float64)
         weights = sizes / sizes.sum()
     return weights
+
+
+class _Orders:
+    """Makes the work orders of a round."""
+
+    def __init__(self, state: State, method: Method, rules: Rules, federation: Federation) -> None:
+        self.state, self.method, self.rules, self.federation = state, method, rules, federation
+        self.training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
+
+    def make(self, clients: Iterable[int], purpose: str, selection: Selection | None = None) -> list[WorkOrder]:
+        """One order a client; faults decide how many epochs it manages."""
+        rules, pool = self.rules, len(self.federation.shards)
+        return [
+            WorkOrder(
+                client=client,
+                round=self.state.round,
+                seed=rules.seed,
+                params=self.state.params,
+                objective=self.method.objective,
+                training=replace(
+                    self.training,
+                    epochs=rules.faults.epochs(rules.seed, self.state.round, client, pool, self.training.epochs),
+                ),
+                cost=int(self.federation.sizes[client]),
+                memory=self.state.memory.get(client, {}),
+                purpose=purpose,
+                needs=self.method.needs,
+                limits=selection.limits.get(client) if selection is not None else None,
+            )
+            for client in clients
+        ]
+
+
+class _Traffic:
+    """Bytes between server and clients: float32 models, numbers of eight bytes."""
+
+    def __init__(self, layout: Layout, classes: int) -> None:
+        self._model, self._classes = layout.nbytes, classes
+        self.down = self.up = 0
+
+    def models(self, *, down: int, up: int) -> None:
+        self.down += down * self._model
+        self.up += up * self._model
+
+    def label_counts(self, clients: int) -> None:
+        self.up += clients * self._classes * 8
+
+    def losses(self, clients: int) -> None:
+        self.down += clients * self._model
+        self.up += clients * 8
+
+    def facts(self, updates: list[Update]) -> None:
+        self.up += sum(array.nbytes for update in updates for array in update.facts.values())
 
 
 class _Clock:

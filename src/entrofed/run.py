@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from entrofed.augment import NEED_COLOUR
@@ -26,11 +27,12 @@ from entrofed.federation import Federation, federate
 from entrofed.models import MODELS
 from entrofed.models import build as build_model
 from entrofed.params import Layout, Params
+from entrofed.privacy import Release, release
 from entrofed.registry import find
 from entrofed.rounds import Rules, run_round
-from entrofed.seeds import torch_stream
+from entrofed.seeds import stream, torch_stream
 from entrofed.store import Record, RunFolder, json_line
-from entrofed.types import Backend, State
+from entrofed.types import LABEL_COUNTS, Backend, Ledger, Method, State
 
 log = logging.getLogger("entrofed")
 
@@ -114,17 +116,28 @@ class _Run:
         self.checkpoints = Checkpoints(folder.checkpoints, self.layout)
         self.rules = Rules(
             seed=experiment.seed,
+            rounds=experiment.rounds,
             cohort=section.cohort_size(len(self.federation.participants)),
             quorum=section.quorum,
             nonfinite=section.nonfinite,
             training=section.training(),
             lr_decay=section.lr_decay,
             evaluate_every=experiment.evaluate_every,
+            faults=experiment.faults.faults(),
+            sizes_from_counts=experiment.privacy is not None and experiment.privacy.sizes,
+        )
+        released = release_once(experiment, setup.federation, self.method, folder)
+        self.spent = released.spent if released is not None else None
+        self.ledger = Ledger(
+            sizes=setup.federation.sizes,
+            partition=experiment.data.partition,
+            trainable=setup.layout.trainable,
+            label_counts=released.counts if released is not None else None,
         )
         self.state = State(
             round=0,
             params=setup.params,
-            selector=self.method.selector.init(len(self.federation.shards)),
+            selector=self.method.selector.init(self.ledger, self.federation.participants),
             server=self.method.server.init(setup.params),
             memory={},
         )
@@ -140,6 +153,7 @@ class _Run:
             log.warning("%s; going back to the checkpoint before", problem)
         if state is not None:
             self.state = state
+            self.checkpoints.prune(state.round)
         log.info("resumed at round %d", self.state.round)
 
     def play(self, observer: Observer) -> dict[str, Any]:
@@ -159,7 +173,7 @@ class _Run:
             try:
                 while self.state.round < rounds:
                     after, record = run_round(
-                        self.state, self.method, self.rules, self.federation, self.layout, self.backend
+                        self.state, self.method, self.rules, self.ledger, self.federation, self.layout, self.backend
                     )
                     metrics.write(json_line(record))
                     metrics.flush()
@@ -178,21 +192,42 @@ class _Run:
             finally:
                 if self.state.round > saved:
                     save()
-        summary = summarize(self.folder.records())
+        summary = {**summarize(self.folder.records()), "privacy": self.spent}
         self.folder.finish(summary)
         return summary
+
+
+def release_once(experiment: Experiment, federation: Federation, method: Method, folder: RunFolder) -> Release | None:
+    """The label counts that the clients release, if the method needs any.
+
+    Noised counts are kept with the run from the moment they are drawn: to draw them again would spend the budget again.
+    """
+    if LABEL_COUNTS not in method.needs:
+        return None
+    counts, privacy = federation.label_counts, experiment.privacy
+    if privacy is None:
+        return Release(counts.astype(np.float64), {})
+    before = folder.released()
+    if before is not None and before.counts.shape == counts.shape:
+        return before
+    rng = stream(experiment.seed, "privacy") if privacy.simulate else None
+    fresh = release(counts, privacy.epsilon, privacy.neighbours, rng)
+    folder.keep_release(fresh)
+    return fresh
 
 
 def summarize(records: list[Record]) -> dict[str, Any]:
     """The figures people compare: final, mean of the last ten evaluations, best; traffic and time."""
     tests = [record["test"] for record in records if record["test"] is not None]
     accuracies = [test["accuracy"] for test in tests]
+    inside = [record["id"] for record in records if record["id"] is not None]
     last = accuracies[-10:]
     return {
         "rounds": len(records),
         "accuracy": accuracies[-1],
         "accuracy_last_10": sum(last) / len(last),
         "accuracy_best": max(accuracies),
+        "accuracy_id": inside[-1]["accuracy"] if inside else None,
         "macro_f1": tests[-1]["macro_f1"],
         "weighted_f1": tests[-1]["weighted_f1"],
         "loss": tests[-1]["loss"],

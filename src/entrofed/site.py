@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from entrofed.federation import Federation
 from entrofed.workbench import Workbench
 
+EVALUATION_BATCH = 250
+"""Samples that a model evaluates at a time."""
+
 
 class Site:
     """Data, model, and how samples become what the model takes."""
@@ -31,10 +34,6 @@ class Site:
         if data.kind == "image":
             return x.permute(0, 2, 3, 1).contiguous().float().div_(data.full_scale), y
         return x.long() if data.kind == "text" else x, y
-
-    def client_samples(self, client: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """All training samples of one client."""
-        return self.samples("train", self.federation.shards[client])
 
     def standardize(self, x: torch.Tensor) -> torch.Tensor:
         """``(x - shift) / scale``, per channel or feature; text stays as it is."""

@@ -8,6 +8,7 @@
       metrics.jsonl        one line a round, while it runs
       metrics.parquet      the same as a table, at the end
       summary.json         final figures, at the end
+      released.json        noised label counts as they left the clients, and what that cost
       log.txt
       checkpoints/         round-000049.safetensors + .json, best.safetensors + .json
 """
@@ -24,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow
 import pyarrow.parquet
 
@@ -31,6 +33,7 @@ from entrofed import __version__
 from entrofed.config import Experiment, read, to_toml
 from entrofed.errors import CheckpointError, ConfigError
 from entrofed.files import sweep, write_whole
+from entrofed.privacy import Release
 
 Record = dict[str, Any]
 
@@ -109,6 +112,25 @@ class RunFolder:
                 f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew"
             ) from None
         return found
+
+    def keep_release(self, released: Release) -> None:
+        """Store label counts at the moment they leave the clients."""
+        content = {"spent": released.spent, "counts": released.counts.tolist()}
+        write_whole(self.path / "released.json", json.dumps(content) + "\n")
+
+    def released(self) -> Release | None:
+        """The label counts that left the clients when the run began."""
+        path = self.path / "released.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            return Release(np.array(content["counts"], np.float64), content["spent"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise CheckpointError(
+                f"{path}: not readable; the noised counts are lost. To draw them anew spends the budget again: "
+                "start the run anew with --overwrite if that is meant"
+            ) from None
 
     def keep_rounds(self, rounds: int) -> None:
         """Forget the records of rounds that come after the state a run resumes from."""

@@ -32,6 +32,8 @@ class Update:
     train_loss_last_epoch: float
     seconds: float = 0.0
     memory: PartState = field(default_factory=dict)
+    facts: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    """What else the method asked for (``needs``)."""
 
 
 @dataclass(frozen=True)
@@ -55,33 +57,79 @@ class State:
 
 
 @dataclass(frozen=True)
+class Ledger:
+    """What the server knows of every client, by client number."""
+
+    sizes: NDArray[np.int64]
+    partition: str = ""
+    """How the data was dealt out; a paper's defaults may depend on it."""
+    trainable: int = 0
+    """How many values at the front of a model are trained; the rest are buffers."""
+    label_counts: NDArray[np.float64] | None = None
+    """``[client, class]``, as the clients released them once: true, or noised and clipped at zero."""
+    losses: NDArray[np.float64] | None = None
+    """Mean loss of the current model on the client's data; NaN for clients that were not asked."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The cohort of a round, in the order it was picked, and why each client was."""
+
+    clients: list[int]
+    state: PartState
+    reasons: list[dict[str, Any]] = field(default_factory=list)
+    """What each pick rested on; one entry a pick, or none at all."""
+    limits: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    """Examples of each class that a client is to train on, where it is not to use all."""
+
+
+@dataclass(frozen=True)
 class Context:
     """What the server knows when it weighs a cohort."""
 
     params: Params
     round: int
-    label_counts: NDArray[np.int64]
+    ledger: Ledger
+
+
+LABEL_COUNTS, LOSS, FIRST_UPDATE, MEAN_PREDICTION = "label_counts", "loss", "first_update", "mean_prediction"
+"""Facts, besides trained models, that a method may ask of its clients (``needs``):
+
+the label counts, once; the mean loss of the current model, each round, of the candidates; an update of everybody
+before the first round; the mean softmax output over the own data after training."""
 
 
 class Part(Protocol):
     """A frozen dataclass of hyperparameters with a name and, where one exists, a reference."""
 
     name: ClassVar[str]
-    reference: ClassVar[str]
+    reference: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    """What must leave a client for this part to work, besides its trained model and its number of examples."""
 
 
 class Selector(Part, Protocol):
     """Chooses the cohort of a round."""
 
-    def init(self, clients: int) -> PartState:
+    def init(self, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
         """What is remembered before the first round."""
-        ...
+        return {}
+
+    def candidates(
+        self, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Whom to ask for their loss; everybody who is there, unless the part says otherwise."""
+        return among
 
     def select(
-        self, state: PartState, among: NDArray[np.int64], size: int, rng: np.random.Generator
-    ) -> tuple[list[int], PartState]:
-        """Different clients out of ``among``, in the order they were picked; as a rule ``size`` of them."""
+        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> Selection:
+        """Different clients out of ``among``; as a rule ``size`` of them."""
         ...
+
+    def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
+        """What is remembered once the cohort has answered; ``params`` is the model it started from."""
+        return state
 
 
 class Weigher(Part, Protocol):
@@ -97,7 +145,7 @@ class ServerRule(Part, Protocol):
 
     def init(self, params: Params) -> PartState:
         """What is remembered before the first round."""
-        ...
+        return {}
 
     def apply(
         self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState
@@ -122,6 +170,11 @@ class Method:
     weigher: Weigher
     objective: Objective
     server: ServerRule
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What must leave a client, besides its trained model and its number of examples."""
+        return self.selector.needs | self.weigher.needs | self.objective.needs | self.server.needs
 
 
 @dataclass(frozen=True)

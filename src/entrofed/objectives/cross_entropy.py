@@ -5,13 +5,14 @@ from typing import ClassVar
 
 import torch
 
+from entrofed.types import Objective
+
 
 @dataclass(frozen=True)
-class CrossEntropy:
+class CrossEntropy(Objective):
     """Mean cross entropy of the softmax of the logits, in nats."""
 
     name: ClassVar[str] = "cross_entropy"
-    reference: ClassVar[str] = ""
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """The mean over the batch."""

@@ -6,22 +6,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.types import PartState
+from entrofed.types import Ledger, PartState, Selection, Selector
 
 
 @dataclass(frozen=True)
-class RandomSelection:
+class RandomSelection(Selector):
     """A uniform draw without replacement."""
 
     name: ClassVar[str] = "random"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
 
-    def init(self, clients: int) -> PartState:
-        """Nothing to remember."""
-        return {}
-
     def select(
-        self, state: PartState, among: NDArray[np.int64], size: int, rng: np.random.Generator
-    ) -> tuple[list[int], PartState]:
+        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> Selection:
         """``min(size, len(among))`` clients, every cohort equally likely."""
-        return rng.choice(among, size=min(size, len(among)), replace=False).tolist(), state
+        return Selection(rng.choice(among, size=min(size, len(among)), replace=False).tolist(), state)

@@ -7,11 +7,11 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.params import Params, weighted_sum
-from entrofed.types import PartState, Update, Weights
+from entrofed.types import PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)
-class Average:
+class Average(ServerRule):
     """The weighted average of the clients' models, ``w = sum_k alpha_k w_k``.
 
     Parameters and float buffers alike, accumulated in float64 and cast back. Integer buffers take the maximum: an
@@ -20,10 +20,6 @@ class Average:
 
     name: ClassVar[str] = "average"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
-
-    def init(self, params: Params) -> PartState:
-        """Nothing to remember."""
-        return {}
 
     def apply(
         self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState

@@ -2,6 +2,7 @@
 
 from entrofed.types import Weigher
 from entrofed.weighers.data_size import DataSize
+from entrofed.weighers.reselection import SoftLabelReselection
 from entrofed.weighers.uniform import Uniform
 
-WEIGHERS: dict[str, type[Weigher]] = {part.name: part for part in (DataSize, Uniform)}
+WEIGHERS: dict[str, type[Weigher]] = {part.name: part for part in (DataSize, Uniform, SoftLabelReselection)}

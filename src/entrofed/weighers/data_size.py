@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.types import Context, Update, Weights
+from entrofed.types import Context, Update, Weigher, Weights
 
 
 @dataclass(frozen=True)
-class DataSize:
+class DataSize(Weigher):
     """In proportion to the number of training examples: ``alpha_k = n_k / sum_j n_j``."""
 
     name: ClassVar[str] = "data_size"

@@ -6,15 +6,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.types import Context, Update, Weights
+from entrofed.types import Context, Update, Weigher, Weights
 
 
 @dataclass(frozen=True)
-class Uniform:
+class Uniform(Weigher):
     """Everybody alike, ``alpha_k = 1 / |R|``: the control that every other weighing has to beat."""
 
     name: ClassVar[str] = "uniform"
-    reference: ClassVar[str] = ""
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
         """Equal shares."""

@@ -1,0 +1,32 @@
+"""Selection baselines that the papers compare against."""
+
+from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.selectors.full import FullSelection
+from entrofed.selectors.power_of_choice import PowerOfChoice
+from entrofed.selectors.random import RandomSelection
+from entrofed.servers.average import Average
+from entrofed.types import Method
+from entrofed.weighers.reselection import SoftLabelReselection
+from entrofed.weighers.uniform import Uniform
+
+
+def power_of_choice() -> Method:
+    """The clients with the largest loss, equal weights.
+
+    Reference: Cho, Wang and Joshi, "Towards Understanding Biased Client Selection in Federated Learning", AISTATS
+    2022, Algorithm 1.
+    """
+    return Method(PowerOfChoice(), Uniform(), CrossEntropy(), Average())
+
+
+def full() -> Method:
+    """Everybody that may take part, in every round, with equal weights."""
+    return Method(FullSelection(), Uniform(), CrossEntropy(), Average())
+
+
+def reselection() -> Method:
+    """A random cohort, of which those are left out whose predictions make the cohort's less diverse.
+
+    Reference: the re-selection baseline of FedEntOpt, Fig. 1.
+    """
+    return Method(RandomSelection(), SoftLabelReselection(), CrossEntropy(), Average())
