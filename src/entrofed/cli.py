@@ -20,7 +20,9 @@ app = App(
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
+study_app = App(name="study", help="Studies that need no training.")
 app.command(data_app)
+app.command(study_app)
 app.register_install_completion_command()
 
 console = Console()
@@ -101,16 +103,29 @@ def list_runs(folder: Path = RUNS) -> None:
 
 
 @app.command
-def show(run: Path) -> None:
+def show(
+    run: Path,
+    *,
+    selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
+    plot: Annotated[Path | None, Parameter(help="Draw the entropy of the cohorts into this .png or .svg file.")] = None,
+) -> None:
     """Show a run: its setting, its course, its outcome."""
+    from entrofed.selection_view import entropy_chart, selection_tables
     from entrofed.store import find_runs
-    from entrofed.view import show_run
+    from entrofed.view import save_chart, show_run
 
     folders = find_runs([run])
     if not folders:
         raise ConfigError(f"{run}: there is no run here")
+    if plot is not None and len(folders) > 1:
+        raise ConfigError(f"{run}: there are {len(folders)} runs here; --plot draws one, such as {folders[0].path}")
     for folder in folders:
         show_run(folder, console)
+        for table in selection_tables(folder) if selection else ():
+            console.print(table)
+    if plot is not None:
+        save_chart(entropy_chart(folders[0]), plot)
+        console.print(f"Entropy of the cohorts: {plot}", highlight=False, markup=False)
 
 
 @app.command
@@ -175,6 +190,38 @@ def parts() -> None:
 
     for table in parts_tables():
         console.print(table)
+
+
+@study_app.command(name="selection")
+def study_selection(
+    *,
+    clients: int = 100,
+    cohort: int = 10,
+    rounds: int = 500,
+    partitions: int = 5,
+    buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
+        0.1,
+        0.9,
+    ),
+    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
+    from entrofed.study import chart, study
+    from entrofed.view import save_chart, study_table
+
+    for name, value in (("clients", clients), ("cohort", cohort), ("rounds", rounds), ("partitions", partitions)):
+        if value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        console.print(study_table(rows))
+    if plot is not None:
+        save_chart(chart(rows), plot)
+        errors.print(f"Picture: {escape(str(plot))}")
 
 
 @data_app.command(name="list")

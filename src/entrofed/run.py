@@ -57,6 +57,7 @@ def run(
         _check(folder, experiment, resume)
         setup = prepare(experiment, data_directory)
         folder.start(experiment)
+        folder.keep_federation(setup.federation)
         handler = _log_to(folder.path / "log.txt")
         used = backend or open_backend(experiment.engine)
         try:

@@ -5,6 +5,7 @@
     runs/NAME/seed-0/
       experiment.toml      the resolved configuration; can be run again as it is
       environment.json     versions and machine
+      federation.json      who holds how many examples of which class
       metrics.jsonl        one line a round, while it runs
       metrics.parquet      the same as a table, at the end
       summary.json         final figures, at the end
@@ -32,6 +33,7 @@ import pyarrow.parquet
 from entrofed import __version__
 from entrofed.config import Experiment, read, to_toml
 from entrofed.errors import CheckpointError, ConfigError
+from entrofed.federation import Federation
 from entrofed.files import sweep, write_whole
 from entrofed.privacy import Release
 
@@ -111,6 +113,23 @@ class RunFolder:
             raise CheckpointError(
                 f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew"
             ) from None
+        return found
+
+    def keep_federation(self, federation: Federation) -> None:
+        """Store who holds how many examples of which class; it explains what a selector did."""
+        content = {
+            "classes": list(federation.data.classes),
+            "participants": federation.participants.tolist(),
+            "label_counts": federation.label_counts.tolist(),
+        }
+        write_whole(self.path / "federation.json", json.dumps(content) + "\n")
+
+    def federation_facts(self) -> dict[str, Any] | None:
+        """What :meth:`keep_federation` stored."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / "federation.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return None
         return found
 
     def keep_release(self, released: Release) -> None:

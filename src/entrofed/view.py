@@ -174,6 +174,24 @@ def markdown_text(rows: list[dict[str, Any]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def study_table(rows: list[dict[str, Any]]) -> Table:
+    """The study of selectors for a terminal."""
+    table = Table("partition", "selector", "entropy (bits)", "all labels", "> log2(C-1)", "clients used", "fairness")
+    table.caption = "all labels, > log2(C-1): share of cohorts; fairness: Jain's index of participation"
+    for row in rows:
+        spread = "" if row["entropy_std"] is None else f" ± {row['entropy_std']:.3f}"
+        table.add_row(
+            row["partition"],
+            row["selector"],
+            f"{row['entropy']:.3f}{spread}",
+            f"{row['full_coverage']:.2f}",
+            f"{row['above']:.2f}",
+            f"{row['distinct']:.1f}",
+            f"{row['fairness']:.2f}",
+        )
+    return table
+
+
 def federation_table(experiment: Experiment, federation: Federation) -> Table:
     """How a partition came out."""
     sizes, classes = federation.sizes, (federation.label_counts > 0).sum(axis=1)

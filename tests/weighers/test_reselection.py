@@ -1,0 +1,55 @@
+"""Soft-label re-selection, held to a plain search."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from entrofed.params import Params
+from entrofed.types import MEAN_PREDICTION, Context, Ledger, Update
+from entrofed.weighers.reselection import SoftLabelReselection
+
+PARAMS = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))
+CONTEXT = Context(PARAMS, 0, Ledger(sizes=np.ones(9, np.int64)))
+
+
+def update(client, soft, size=10):
+    return Update(client, PARAMS, size, 1, 1.0, 1.0, facts={MEAN_PREDICTION: np.array(soft, np.float64)})
+
+
+def bits(p):
+    p = np.asarray(p) / np.sum(p)
+    return -sum(x * np.log2(x) for x in p if x > 0)
+
+
+def plain(updates):
+    """The same, as one would write it down."""
+    kept = sorted(updates, key=lambda u: u.client)
+    pool = lambda group: sum(u.num_examples * u.facts[MEAN_PREDICTION] for u in group)  # noqa: E731
+    while len(kept) > 1:
+        now = bits(pool(kept))
+        options = [[u for u in kept if u is not out] for out in kept]
+        best = max(options, key=lambda group: round(bits(pool(group)), 11))
+        if bits(pool(best)) <= now + 1e-12:
+            break
+        kept = best
+    total = sum(u.num_examples for u in kept)
+    return [u.num_examples / total if any(u is k for k in kept) else 0.0 for u in updates]
+
+
+def test_the_one_that_unbalances_goes():
+    updates = [update(0, [1, 0]), update(1, [0, 1]), update(2, [1, 0])]
+    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == [0.0, 0.5, 0.5]  # of two alike the first goes
+
+
+def test_balanced_cohorts_stay():
+    updates = [update(0, [1, 0], 10), update(1, [0, 1], 10)]
+    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == [0.5, 0.5]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 7), st.integers(0, 10**6))
+def test_equals_the_plain_search(n, seed):
+    rng = np.random.default_rng(seed)
+    updates = [update(int(c), rng.dirichlet(np.full(4, 0.3)), int(rng.integers(1, 50))) for c in rng.permutation(9)[:n]]
+    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == pytest.approx(plain(updates))
