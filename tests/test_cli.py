@@ -386,7 +386,7 @@ def test_usage(go: Go, words: list[str], said: str) -> None:
 
 def test_usage_errors_are_not_cut_off(go: Go) -> None:
     err = re.sub(r"[\s│]+", " ", go("rnu").err)
-    assert "Available commands: data, quickstart, run, resume, ls, show, compare" in err
+    assert "Available commands: data, study, quickstart, run, resume, ls, show, compare" in err
 
 
 def test_unknown_keys(go: Go) -> None:

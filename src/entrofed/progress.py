@@ -19,6 +19,7 @@ from entrofed.config import Experiment
 from entrofed.run import run
 from entrofed.store import Record, RunFolder
 from entrofed.types import Backend
+from entrofed.view import privacy_words
 
 LINES = 5
 """Lines that a run prints where there is no terminal."""
@@ -76,6 +77,8 @@ def play_all(
                     highlight=False,
                     soft_wrap=True,
                 )
+                if words := privacy_words(summary):
+                    console.print(words, highlight=False)
     finally:
         if backend is not None:
             backend.close()

@@ -66,7 +66,9 @@ def entropy_chart(run: RunFolder) -> alt.TopLevelMixin:
         {"round": r["round"] + 1, "bits": r["cohort_entropy"], "low": low[i], "mean": mean[i], "high": high[i]}
         for i, r in enumerate(records)
     ]
-    base = alt.Chart(alt.InlineData(values=values)).encode(x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)))
+    base = alt.Chart(alt.InlineData(values=values)).encode(
+        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1))
+    )
     scale = alt.Scale(zero=False)
     band = base.mark_area(opacity=0.25, color="#E69F00").encode(
         y=alt.Y("low:Q", title="entropy of the cohort's pooled labels (bits)", scale=scale), y2="high:Q"

@@ -109,6 +109,23 @@ def show_run(run: RunFolder, console: Console) -> None:
             f"accuracy {summary['accuracy']:.4f} (mean of last 10: {summary['accuracy_last_10']:.4f}, "
             f"best {summary['accuracy_best']:.4f}), {summary['bytes'] / 1e6:.1f} MB sent, {summary['seconds']:.1f} s"
         )
+        if summary.get("accuracy_id") is not None:
+            console.print(f"in distribution, on the held-out data of the last cohort: {summary['accuracy_id']:.4f}")
+        if words := privacy_words(summary):
+            console.print(words, highlight=False)
+
+
+def privacy_words(summary: dict[str, Any]) -> str:
+    """What the clients paid for their label counts; empty if nothing was noised.
+
+    >>> spent = {"epsilon": 0.5, "neighbours": "add_remove", "mechanism": "Laplace (OpenDP)", "scale": 2.0}
+    >>> privacy_words({"privacy": spent})
+    'privacy: each client spent epsilon 0.5 once on its label counts (add_remove neighbours, Laplace (OpenDP), scale 2)'
+    """
+    if not (spent := summary.get("privacy")):
+        return ""
+    how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
+    return f"privacy: each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})"
 
 
 def comparison(paths: list[Path]) -> list[dict[str, Any]]:
