@@ -12,6 +12,7 @@ from entrofed.errors import CheckpointError, ConfigError, DataError
 from entrofed.privacy import checked_counts, release
 from entrofed.run import prepare, release_once
 from entrofed.store import RunFolder
+from entrofed.types import Ledger
 
 
 @pytest.mark.parametrize("seeded", [True, False])
@@ -96,12 +97,16 @@ def test_a_release_is_kept_and_never_drawn_again(tmp_path):
     first = release_once(experiment, setup.federation, method, folder)
     second = release_once(experiment, setup.federation, method, folder)
     assert np.array_equal(first.counts, second.counts)
-    assert first.spent == second.spent == {
-        "epsilon": 0.5,
-        "neighbours": "add_remove",
-        "mechanism": "Laplace (OpenDP)",
-        "scale": 2.0,
-    }
+    assert (
+        first.spent
+        == second.spent
+        == {
+            "epsilon": 0.5,
+            "neighbours": "add_remove",
+            "mechanism": "Laplace (OpenDP)",
+            "scale": 2.0,
+        }
+    )
     assert not np.array_equal(first.counts, setup.federation.label_counts)
     (tmp_path / "released.json").unlink()
     third = release_once(experiment, setup.federation, method, folder)
@@ -135,3 +140,18 @@ def test_privacy_without_released_counts_is_a_mistake():
         private(epsilon=0)
     with pytest.raises(ConfigError, match="epsilon"):
         private(epsilon=math.inf)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        (np.array([[1.0, -1.0], [1, 1]]), "client 0 has -1.0 of class 1"),
+        (np.array([[1.0, 1.0], [math.nan, 1]]), "client 1 has nan of class 0"),
+        (np.array([[1.0, 1.0], [1, math.inf]]), "inf"),
+        (np.array([[1.0, 1.0]]), "2 clients"),
+        (np.array([1.0, 1.0]), "shape"),
+    ],
+)
+def test_a_ledger_takes_no_nonsense(counts, words):
+    with pytest.raises(DataError, match=words):
+        Ledger(sizes=np.array([1, 1]), label_counts=counts)

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.errors import ConfigError, DataError
+from entrofed.types import MOST
 
 Neighbours = Literal["add_remove", "replace"]
 SENSITIVITY: dict[Neighbours, int] = {"add_remove": 1, "replace": 2}
-MOST = 2**53
-"""Counts above this are not exact as floats and are refused."""
 
 
 @dataclass(frozen=True)

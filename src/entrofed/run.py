@@ -27,7 +27,7 @@ from entrofed.federation import Federation, federate
 from entrofed.models import MODELS
 from entrofed.models import build as build_model
 from entrofed.params import Layout, Params
-from entrofed.privacy import Release, release
+from entrofed.privacy import Release, checked_counts, release
 from entrofed.registry import find
 from entrofed.rounds import Rules, run_round
 from entrofed.seeds import stream, torch_stream
@@ -205,7 +205,8 @@ def release_once(experiment: Experiment, federation: Federation, method: Method,
     """
     if LABEL_COUNTS not in method.needs:
         return None
-    counts, privacy = federation.label_counts, experiment.privacy
+    counts = checked_counts(federation.label_counts, len(federation.data.classes))
+    privacy = experiment.privacy
     if privacy is None:
         return Release(counts.astype(np.float64), {})
     before = folder.released()

@@ -76,7 +76,7 @@ def entropy_chart(run: RunFolder) -> alt.TopLevelMixin:
     chance = base.mark_line(color="#E69F00", strokeDash=[6, 3]).encode(y="mean:Q")
     line = base.mark_line(color="#0072B2", point=len(values) <= 60).encode(y="bits:Q")
     lines = [
-        base.mark_rule(color="#555", strokeDash=dash).encode(y=alt.datum(level), x=alt.Undefined)
+        alt.Chart().mark_rule(color="#555", strokeDash=dash).encode(y=alt.datum(level))
         for level, dash in ((log2(classes - 1), [4, 3]), (log2(classes), [1, 0]))
     ]
     title = alt.TitleParams(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.errors import DataError
 from entrofed.params import Layout, Params
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ PartState = Mapping[str, NDArray[Any]]
 """What a part remembers from round to round: named arrays, so that any state can be checkpointed."""
 
 Weights = NDArray[np.float64]
+
+MOST = 2**53
+"""A count above this is not exact as a float, and not believed."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,21 @@ class Ledger:
     """``[client, class]``, as the clients released them once: true, or noised and clipped at zero."""
     losses: NDArray[np.float64] | None = None
     """Mean loss of the current model on the client's data; NaN for clients that were not asked."""
+
+    def __post_init__(self) -> None:
+        counts = self.label_counts
+        if counts is None:
+            return
+        if counts.ndim != 2 or len(counts) != len(self.sizes):
+            raise DataError(
+                f"label counts have shape {counts.shape}; they need one row for each of {len(self.sizes)} clients"
+            )
+        if not ((counts >= 0) & (counts <= MOST)).all():
+            client, label = np.argwhere(~((counts >= 0) & (counts <= MOST)))[0]
+            raise DataError(
+                f"label counts: client {client} has {counts[client, label]} of class {label}; "
+                f"a count is a number between 0 and {MOST}"
+            )
 
 
 @dataclass(frozen=True)

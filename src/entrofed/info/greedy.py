@@ -1,108 +1,97 @@
-"""Whom to add to pooled label counts so that their entropy grows most, among very many candidates.
+"""The entropy of pooled label counts with one more client, for each of very many clients.
 
-The entropy of the pooled counts ``L`` together with a candidate's ``l`` is, with ``y = L + l`` and ``T = sum_c y_c``,
-``H = (T ln T - sum_c y_c ln y_c) / T``. :class:`Candidates` finds the largest in three steps, each for those whom the
-step before could not rule out:
+With ``y = L + l``, the pooled counts plus those of a client, and ``T = sum_c y_c``, it is in bits::
 
-1. a bound in float32 from the classes that the pool lacks most. The ``m`` others are lumped together as one; it has
-   the share ``r`` and, split up again, adds at most ``r ln m`` to the entropy;
-2. the entropy in float32;
-3. the entropy in float64.
+    H = (T log2 T - sum_c y_c log2 y_c) / T
 
-A candidate is ruled out only if the second best seen so far is better by more than float32 can err.
+Counts are whole numbers and mostly small, so the sum needs no logarithms: ``y_c log2 y_c`` is looked up by the
+client's count in a table that starts at the pooled count of the class, and for several classes at once as long as
+one table has room for all combinations of their counts. Noised counts are not whole; they take logarithms.
 """
 
-from math import inf, log
-from typing import Any
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.info.entropy import Floats
 
-Rows = NDArray[np.int64]
-
-TIE = 1e-12
-"""Scores (bits) that differ by no more are the same."""
-EPS = 2.0**-24
-"""Relative error of one operation in float32."""
-BLOCK = 16384
-"""Candidates that are looked at together: few enough to stay in the processor's cache."""
+LONGEST = 2**18
+"""Entries that a table may have: more would not stay in the processor's cache."""
+BLOCK = 2**14
+"""Clients that are looked at together, for the same reason."""
+TINY = np.finfo(np.float64).tiny
 
 
-class Candidates:
-    """The given rows, ascending, of ``counts`` (not negative, below 2**53), ready to be compared many times.
+class PooledEntropies:
+    """The entropies, in bits, of any pooled counts together with each of the given rows of ``counts``.
 
-    >>> pool = Candidates(np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 2.0], [9.0, 0.0]]), np.array([1, 2, 3]))
-    >>> rows, bits = pool.leaders(np.array([4.0, 0.0]))
-    >>> rows.tolist(), bits.round(3).tolist()
-    ([1, 2], [1.0, 0.811])
+    >>> entropies = PooledEntropies(np.array([[0.0, 4.0], [2.0, 2.0], [9.0, 0.0]]), np.array([0, 1]))
+    >>> entropies.given(np.array([4.0, 0.0])).round(3).tolist()
+    [1.0, 0.811]
     """
 
-    def __init__(self, counts: Floats, rows: Rows) -> None:
-        self._counts, self._rows = counts, rows
-        # [block, class, candidate]; below the classes their sum, NaN if there is no such candidate (any more)
-        self._blocks = np.empty((-(-len(rows) // BLOCK), counts.shape[1] + 1, BLOCK), np.float32)
-        self._blocks[-1:, :-1], self._blocks[-1:, -1] = 0, np.nan
-        for start, block in zip(range(0, len(rows), BLOCK), self._blocks, strict=True):
-            part = counts.take(rows[start : start + BLOCK], axis=0)
-            _fill(block[:, : len(part)], part)
-        self._largest = float(np.nanmax(self._blocks[:, -1], initial=0))
+    def __init__(self, counts: Floats, rows: NDArray[np.int64]) -> None:
+        whole, room = _whole_columns(counts, rows), min(len(rows), LONGEST)
+        columns = np.ascontiguousarray(counts.take(rows, axis=0).T) if whole is None else whole
+        self._sizes: Floats = columns.sum(axis=0, dtype=np.float64)
+        self._lengths = [room + 1] * len(columns) if whole is None else [int(c.max(initial=0)) + 1 for c in whole]
+        self._loose = [c for c, length in enumerate(self._lengths) if length > room]
+        self._columns = columns[self._loose].astype(np.float64, copy=False)
+        self._groups: list[list[int]] = []
+        for c, length in enumerate(self._lengths):
+            if length > room:
+                continue
+            if self._groups and length * prod(self._lengths[k] for k in self._groups[-1]) <= room:
+                self._groups[-1].append(c)
+            else:
+                self._groups.append([c])
+        self._keys = [self._pack(columns, group) for group in self._groups]
 
-    def remove(self, row: int) -> None:
-        """Leave a candidate out from now on."""
-        block, column = divmod(int(np.searchsorted(self._rows, row)), BLOCK)
-        self._blocks[block, -1, column] = np.nan
+    def _pack(self, columns: NDArray[np.uint16], group: list[int]) -> NDArray[np.uint32]:
+        """Where the counts of some classes stand in their common table."""
+        keys = np.zeros(columns.shape[1], np.uint32)
+        for c in group:
+            keys *= self._lengths[c]
+            keys += columns[c]
+        return keys
 
-    def leaders(self, pooled: Floats) -> tuple[Rows, Floats]:
-        """Who reaches the two largest entropies, and all who tie with them: rows, ascending, and bits."""
-        rows = self._rows[self._shortlist(pooled)]
-        bits = np.zeros(len(rows))
-        for start in range(0, len(rows), BLOCK):
-            part = self._counts.take(rows[start : start + BLOCK], axis=0)
-            y = np.empty((len(pooled) + 1, len(part)))
-            _fill(y, part + pooled)
-            bits[start : start + BLOCK] = np.clip(_entropies(y), 0, log(len(pooled))) / log(2)
-        leading = bits >= _second(bits) - TIE
-        return rows[leading], bits[leading]
+    def _table(self, pooled: Floats, group: list[int]) -> Floats:
+        """``sum_c y_c log2 y_c`` for all counts that a client may have of some classes."""
+        table = np.zeros(1)
+        for c in group:
+            table = np.add.outer(table, _xlog2x(pooled[c] + np.arange(self._lengths[c]))).ravel()
+        return table
 
-    def _shortlist(self, pooled: Floats) -> NDArray[np.intp]:
-        """Positions of all who may be leaders, ascending, as far as float32 can tell."""
-        total, classes = float(pooled.sum()), len(pooled)
-        if total < 1e-6:  # next to nothing: then the smallest counts matter
-            return np.flatnonzero(~np.isnan(self._blocks[:, -1].ravel()))
-        known = -(-2 * classes // 5)
-        lump = np.append(np.argsort(pooled)[:known], [classes, classes])
-        start = np.append(pooled, total).astype(np.float32)[:, None]
-        spread = log(classes) + max(abs(log(total)), abs(log(total + self._largest)))
-        error, error_of_bound = EPS * (2 * classes + 40) * (spread + 1), EPS * (4 * classes + 60) * (spread + 17)
-        floor, near, value = -inf, [np.zeros(0, np.intp)], [np.zeros(0, np.float32)]
-        for number, block in enumerate(self._blocks):
-            y = block.take(lump, axis=0)
-            y += start[lump]
-            y[known] = np.maximum(y[known] - y[:known].sum(axis=0), 0)
-            bound = _entropies(y) + np.float32(log(max(classes - known, 1))) * (y[known] / y[-1])
-            columns = np.flatnonzero(bound >= floor - error - error_of_bound)
-            near.append(number * BLOCK + columns)
-            value.append(_entropies(block.take(columns, axis=1) + start))
-            floor = max(floor, _second(value[-1]))
-        return np.concatenate(near)[np.concatenate(value) >= floor - 2 * error]
+    def given(self, pooled: Floats) -> Floats:
+        """One entropy a row; 0 where nothing is counted at all."""
+        tables = [self._table(pooled, group) for group in self._groups]
+        total, loose = pooled.sum(), pooled[self._loose, None]
+        entropies = np.empty(len(self._sizes))
+        for start in range(0, len(entropies), BLOCK):
+            part = slice(start, start + BLOCK)
+            inner = _xlog2x(self._columns[:, part] + loose).sum(axis=0)
+            for table, keys in zip(tables, self._keys, strict=True):
+                inner += table.take(keys[part], mode="clip")
+            size = self._sizes[part] + total
+            entropies[part] = (_xlog2x(size) - inner) / np.maximum(size, TINY)
+        return entropies
 
 
-def _fill(y: NDArray[Any], counts: Floats) -> None:
-    """Counts by class, and below them their sum."""
-    y[:-1] = counts.astype(y.dtype).T
-    y[:-1].sum(axis=0, out=y[-1])
+def _whole_columns(counts: Floats, rows: NDArray[np.int64]) -> NDArray[np.uint16] | None:
+    """The counts by class, if they are whole numbers and not too large for a table."""
+    columns = np.empty((counts.shape[1], len(rows)), np.uint16)
+    for start in range(0, len(rows), BLOCK):
+        part = counts.take(rows[start : start + BLOCK], axis=0)
+        with np.errstate(invalid="ignore"):  # too large
+            whole = part.astype(np.uint16)
+        if not np.array_equal(whole, part):
+            return None
+        columns[:, start : start + BLOCK] = whole.T
+    return columns
 
 
-def _entropies(y: NDArray[Any]) -> NDArray[Any]:
-    """Entropies (nats) of the columns of ``y``, whose last row is the sum of the others; 0 where it is 0."""
-    tiny = np.finfo(y.dtype).tiny
-    terms = np.log(np.maximum(y, tiny))
-    terms *= y
-    return (terms[-1] - terms[:-1].sum(axis=0)) / np.maximum(y[-1], tiny)
-
-
-def _second(values: NDArray[Any]) -> float:
-    """The second largest of some values; below all if there is but one."""
-    return float(np.partition(values, -2)[-2]) if len(values) > 1 else -inf
+def _xlog2x(x: Floats) -> Floats:
+    logarithms = np.log2(np.maximum(x, TINY))
+    logarithms *= x
+    return logarithms

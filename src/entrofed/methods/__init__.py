@@ -4,8 +4,23 @@ from collections.abc import Callable
 
 from entrofed.methods.baselines import full, power_of_choice, reselection
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
+from entrofed.methods.fedentopt import fedentopt, kl
+from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.types import Method
 
 METHODS: dict[str, Callable[[], Method]] = {
-    recipe.__name__: recipe for recipe in (fedavg, fedavg_uniform, full, power_of_choice, reselection)
+    recipe.__name__: recipe
+    for recipe in (
+        fedavg,
+        fedavg_uniform,
+        fedentopt,
+        minimax_sim,
+        convex_hull,
+        max_sim,
+        interior,
+        power_of_choice,
+        kl,
+        reselection,
+        full,
+    )
 }

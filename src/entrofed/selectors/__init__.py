@@ -1,8 +1,25 @@
 """Parts that choose the cohort of a round."""
 
+from entrofed.selectors.convex_hull import ConvexHull, Interior
+from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.full import FullSelection
+from entrofed.selectors.kl import KLSelection
+from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
 from entrofed.types import Selector
 
-SELECTORS: dict[str, type[Selector]] = {part.name: part for part in (RandomSelection, FullSelection, PowerOfChoice)}
+SELECTORS: dict[str, type[Selector]] = {
+    part.name: part
+    for part in (
+        RandomSelection,
+        FullSelection,
+        LabelEntropyGreedy,
+        MiniMaxSim,
+        ConvexHull,
+        MaxSim,
+        Interior,
+        PowerOfChoice,
+        KLSelection,
+    )
+}

@@ -1,0 +1,25 @@
+"""FedEntOpt, and the KL selection it is compared with."""
+
+from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.selectors.fedentopt import LabelEntropyGreedy
+from entrofed.selectors.kl import KLSelection
+from entrofed.servers.average import Average
+from entrofed.types import Method
+from entrofed.weighers.data_size import DataSize
+
+
+def fedentopt() -> Method:
+    """A cohort whose pooled labels have maximal entropy, averaged by data size.
+
+    Reference: Lutz, Steidl, Müller and Samek, "Boosting Federated Learning with FedEntOpt: Mitigating Label Skew by
+    Entropy-Based Client Selection", Algorithm 1.
+    """
+    return Method(LabelEntropyGreedy(), DataSize(), CrossEntropy(), Average())
+
+
+def kl() -> Method:
+    """A fixed cohort that trains on clipped, nearly uniform data.
+
+    Reference: Seol and Kim, Sensors 2023, 23(3):1152, Algorithm 2. The FedEntOpt paper cites another work for it.
+    """
+    return Method(KLSelection(), DataSize(), CrossEntropy(), Average())
