@@ -197,8 +197,8 @@ def study_selection(
     *,
     clients: int = 100,
     cohort: int = 10,
-    rounds: int = 500,
-    partitions: int = 5,
+    rounds: int = 100,
+    partitions: int = 10,
     buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
         0.1,
         0.9,
@@ -209,7 +209,7 @@ def study_selection(
 ) -> None:
     """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
     from entrofed.study import chart, study
-    from entrofed.view import save_chart, study_table
+    from entrofed.view import save_chart, study_tables
 
     for name, value in (("clients", clients), ("cohort", cohort), ("rounds", rounds), ("partitions", partitions)):
         if value < 1:
@@ -218,7 +218,8 @@ def study_selection(
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     else:
-        console.print(study_table(rows))
+        for table in study_tables(rows):
+            console.print(table)
     if plot is not None:
         save_chart(chart(rows), plot)
         errors.print(f"Picture: {escape(str(plot))}")

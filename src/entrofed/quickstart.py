@@ -12,7 +12,7 @@ from entrofed.progress import play_all
 from entrofed.store import RunFolder
 from entrofed.view import comparison, comparison_table
 
-ROUNDS = 40
+ROUNDS = 25
 
 
 def experiment(method: str, seed: int) -> Experiment:

@@ -160,19 +160,30 @@ def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
     for row in rows:
         cells = [row["experiment"], str(row["seeds"]), str(row["rounds"])]
         for key, (_, unit) in FIGURES.items():
-            spread = row[f"{key}_std"]
-            cells.append(f"{row[f'{key}_mean'] * unit:.2f}" + ("" if spread is None else f" ± {spread * unit:.2f}"))
+            cells.append(_spread(row[f"{key}_mean"] * unit, row[f"{key}_std"], unit, 2))
         yield cells
+
+
+def _spread(mean: float, spread: float | None, unit: float, digits: int) -> str:
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread * unit:.{digits}f}")
 
 
 HEAD = ["experiment", "seeds", "rounds", *(title for title, _ in FIGURES.values())]
 
 
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
-    """The comparison for a terminal."""
-    table = Table(*HEAD, caption="mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds")
-    for cells in _cells(rows):
-        table.add_row(*cells)
+    """The comparison for a terminal, the best first."""
+    shown = {key: title for key, (title, _) in FIGURES.items() if key != "macro_f1"}
+    table = Table("experiment", "seeds", "rounds", *shown.values())
+    table.caption = "mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds"
+    table.columns[0].no_wrap = True
+    for row in sorted(rows, key=lambda row: -float(row["accuracy_last_10_mean"])):
+        table.add_row(
+            row["experiment"],
+            str(row["seeds"]),
+            str(row["rounds"]),
+            *(_spread(row[f"{key}_mean"] * 100, row[f"{key}_std"], 100, 1) for key in shown),
+        )
     return table
 
 
@@ -191,22 +202,28 @@ def markdown_text(rows: list[dict[str, Any]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def study_table(rows: list[dict[str, Any]]) -> Table:
-    """The study of selectors for a terminal."""
-    table = Table("partition", "selector", "entropy (bits)", "all labels", "> log2(C-1)", "clients used", "fairness")
-    table.caption = "all labels, > log2(C-1): share of cohorts; fairness: Jain's index of participation"
-    for row in rows:
-        spread = "" if row["entropy_std"] is None else f" ± {row['entropy_std']:.3f}"
-        table.add_row(
-            row["partition"],
-            row["selector"],
-            f"{row['entropy']:.3f}{spread}",
-            f"{row['full_coverage']:.2f}",
-            f"{row['above']:.2f}",
-            f"{row['distinct']:.1f}",
-            f"{row['fairness']:.2f}",
+def study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
+    """The study of selectors for a terminal, a table a partition."""
+    for title in dict.fromkeys(row["partition"] for row in rows):
+        table = Table("selector", "entropy (bits)", "all labels", "certain", "clients", "fairness", title=title)
+        table.columns[0].no_wrap = table.columns[1].no_wrap = True
+        table.caption = (
+            "all labels: share of cohorts that hold every label; certain: share with more than log2(C-1) bits, which "
+            "implies it; clients: chosen at least once; fairness: Jain's index of participation"
         )
-    return table
+        for row in rows:
+            if row["partition"] != title:
+                continue
+            spread = "" if row["entropy_std"] is None else f" ± {row['entropy_std']:.3f}"
+            shares = [f"{row[figure]:.2f}" for figure in ("full_coverage", "above")]
+            table.add_row(
+                row["selector"],
+                f"{row['entropy']:.3f}{spread}",
+                *shares,
+                f"{row['distinct']:.1f}",
+                f"{row['fairness']:.2f}",
+            )
+        yield table
 
 
 def federation_table(experiment: Experiment, federation: Federation) -> Table:
