@@ -1,97 +1,135 @@
-"""The entropy of pooled label counts with one more client, for each of very many clients.
+"""Whom to add to pooled label counts so that their entropy becomes largest, among very many clients.
 
-With ``y = L + l``, the pooled counts plus those of a client, and ``T = sum_c y_c``, it is in bits::
+With ``y = L + l``, the pooled counts plus those of a client, and ``T = sum_c y_c``, the entropy in bits is::
 
-    H = (T log2 T - sum_c y_c log2 y_c) / T
+    H = log2 T - (1 / T) sum_c y_c log2 y_c
 
 Counts are whole numbers and mostly small, so the sum needs no logarithms: ``y_c log2 y_c`` is looked up by the
 client's count in a table that starts at the pooled count of the class, and for several classes at once as long as
 one table has room for all combinations of their counts. Noised counts are not whole; they take logarithms.
 """
 
-from math import prod
+from dataclasses import dataclass
+from math import inf, log2, prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.info.entropy import Floats
 
-LONGEST = 2**18
-"""Entries that a table may have: more would not stay in the processor's cache."""
-BLOCK = 2**14
+Rows = NDArray[np.int64]
+
+TIE = 1e-12
+"""Entropies (bits) that differ by no more are the same."""
+LONGEST = 2**16 - 1
+"""Entries that a table may have: more would not stay in the processor's cache, nor would its keys fit ``uint16``."""
+BLOCK = 2**15
 """Clients that are looked at together, for the same reason."""
 TINY = np.finfo(np.float64).tiny
 
 
-class PooledEntropies:
-    """The entropies, in bits, of any pooled counts together with each of the given rows of ``counts``.
+@dataclass(frozen=True)
+class Lookup:
+    """Classes that share a table; ``lengths`` are one more than their largest counts."""
 
-    >>> entropies = PooledEntropies(np.array([[0.0, 4.0], [2.0, 2.0], [9.0, 0.0]]), np.array([0, 1]))
-    >>> entropies.given(np.array([4.0, 0.0])).round(3).tolist()
-    [1.0, 0.811]
-    """
+    classes: list[int]
+    lengths: list[int]
+    keys: NDArray[np.uint16]
+    """Where in the table each client's counts stand."""
 
-    def __init__(self, counts: Floats, rows: NDArray[np.int64]) -> None:
-        whole, room = _whole_columns(counts, rows), min(len(rows), LONGEST)
-        columns = np.ascontiguousarray(counts.take(rows, axis=0).T) if whole is None else whole
-        self._sizes: Floats = columns.sum(axis=0, dtype=np.float64)
-        self._lengths = [room + 1] * len(columns) if whole is None else [int(c.max(initial=0)) + 1 for c in whole]
-        self._loose = [c for c, length in enumerate(self._lengths) if length > room]
-        self._columns = columns[self._loose].astype(np.float64, copy=False)
-        self._groups: list[list[int]] = []
-        for c, length in enumerate(self._lengths):
-            if length > room:
-                continue
-            if self._groups and length * prod(self._lengths[k] for k in self._groups[-1]) <= room:
-                self._groups[-1].append(c)
-            else:
-                self._groups.append([c])
-        self._keys = [self._pack(columns, group) for group in self._groups]
-
-    def _pack(self, columns: NDArray[np.uint16], group: list[int]) -> NDArray[np.uint32]:
-        """Where the counts of some classes stand in their common table."""
-        keys = np.zeros(columns.shape[1], np.uint32)
-        for c in group:
-            keys *= self._lengths[c]
-            keys += columns[c]
-        return keys
-
-    def _table(self, pooled: Floats, group: list[int]) -> Floats:
-        """``sum_c y_c log2 y_c`` for all counts that a client may have of some classes."""
+    def table(self, pooled: Floats) -> Floats:
+        """``sum_c y_c log2 y_c`` for all counts that a client may have."""
         table = np.zeros(1)
-        for c in group:
-            table = np.add.outer(table, _xlog2x(pooled[c] + np.arange(self._lengths[c]))).ravel()
+        for c, length in zip(self.classes, self.lengths, strict=True):
+            table = np.add.outer(table, _xlog2x(pooled[c] + np.arange(length))).ravel()
         return table
 
-    def given(self, pooled: Floats) -> Floats:
-        """One entropy a row; 0 where nothing is counted at all."""
-        tables = [self._table(pooled, group) for group in self._groups]
-        total, loose = pooled.sum(), pooled[self._loose, None]
-        entropies = np.empty(len(self._sizes))
-        for start in range(0, len(entropies), BLOCK):
+
+class Candidates:
+    """Some rows of ``counts``, in ascending order, prepared for many comparisons.
+
+    >>> candidates = Candidates(np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 2.0], [9.0, 0.0]]), np.array([1, 2, 3]))
+    >>> rows, bits = candidates.leaders(np.array([4.0, 0.0]))
+    >>> rows.tolist(), bits.round(3).tolist()
+    ([1, 2], [1.0, 0.811])
+    """
+
+    def __init__(self, counts: Floats, rows: Rows) -> None:
+        self._rows = rows
+        columns, whole = _columns(counts, rows, np.uint16)
+        if not whole:
+            columns, _ = _columns(counts, rows, np.float64)
+        self._sizes = columns.sum(axis=0, dtype=np.float64)
+        self._lookups = _lookups(columns, min(LONGEST, len(rows))) if whole else []
+        looked_up = [c for lookup in self._lookups for c in lookup.classes]
+        self._others = [c for c in range(len(columns)) if c not in looked_up]
+        self._columns = columns[self._others].astype(np.float64) if whole else columns
+
+    def remove(self, row: int) -> None:
+        """Leave a client out from now on."""
+        self._sizes[np.searchsorted(self._rows, row)] = np.nan  # so is its entropy: no comparison is true of it
+
+    def leaders(self, pooled: Floats) -> tuple[Rows, Floats]:
+        """Who reaches the two largest entropies, and all who tie with them: rows, ascending, and bits."""
+        tables = [lookup.table(pooled) for lookup in self._lookups]
+        total, others = pooled.sum(), pooled[self._others, None]
+        second, places, bits = -inf, [np.zeros(0, np.intp)], [np.zeros(0)]
+        for start in range(0, len(self._rows), BLOCK):
             part = slice(start, start + BLOCK)
-            inner = _xlog2x(self._columns[:, part] + loose).sum(axis=0)
-            for table, keys in zip(tables, self._keys, strict=True):
-                inner += table.take(keys[part], mode="clip")
-            size = self._sizes[part] + total
-            entropies[part] = (_xlog2x(size) - inner) / np.maximum(size, TINY)
-        return entropies
+            inner = _xlog2x(self._columns[:, part] + others).sum(axis=0)
+            for table, lookup in zip(tables, self._lookups, strict=True):
+                inner += table.take(lookup.keys[part], mode="clip")
+            size = np.maximum(self._sizes[part] + total, TINY)
+            inner /= size
+            entropies = np.maximum(np.log2(size) - inner, 0)  # 0 as well where nothing is counted
+            near = np.flatnonzero(entropies >= second - TIE)
+            places.append(start + near)
+            bits.append(entropies[near])
+            second = max(second, _second(bits[-1]))
+        place, bit = np.concatenate(places), np.concatenate(bits)
+        leading = bit >= _second(bit) - TIE
+        return self._rows[place[leading]], np.minimum(bit[leading], log2(len(pooled)))
 
 
-def _whole_columns(counts: Floats, rows: NDArray[np.int64]) -> NDArray[np.uint16] | None:
-    """The counts by class, if they are whole numbers and not too large for a table."""
-    columns = np.empty((counts.shape[1], len(rows)), np.uint16)
+def _columns(counts: Floats, rows: Rows, dtype: type[Any]) -> tuple[NDArray[Any], bool]:
+    """The counts of some rows by class, and whether they are the same in that type; left unfinished if not."""
+    columns = np.empty((counts.shape[1], len(rows)), dtype)
     for start in range(0, len(rows), BLOCK):
         part = counts.take(rows[start : start + BLOCK], axis=0)
-        with np.errstate(invalid="ignore"):  # too large
-            whole = part.astype(np.uint16)
-        if not np.array_equal(whole, part):
-            return None
-        columns[:, start : start + BLOCK] = whole.T
-    return columns
+        with np.errstate(invalid="ignore"):  # too large for it
+            cast = part.astype(dtype)
+        if not np.array_equal(cast, part):
+            return columns, False
+        columns[:, start : start + BLOCK] = cast.T
+    return columns, True
+
+
+def _lookups(columns: NDArray[np.uint16], room: int) -> list[Lookup]:
+    """Neighbouring classes together as far as there is room; nothing for a class that does not fit alone."""
+    lengths = [int(column.max(initial=0)) + 1 for column in columns]
+    groups: list[list[int]] = []
+    for c, length in enumerate(lengths):
+        if groups and length * prod(lengths[k] for k in groups[-1]) <= room:
+            groups[-1].append(c)
+        elif length <= room:
+            groups.append([c])
+    lookups = []
+    for group in groups:
+        keys = np.zeros(columns.shape[1], np.uint16)
+        for c in group:
+            keys *= lengths[c]
+            keys += columns[c]
+        lookups.append(Lookup(group, [lengths[c] for c in group], keys))
+    return lookups
 
 
 def _xlog2x(x: Floats) -> Floats:
-    logarithms = np.log2(np.maximum(x, TINY))
-    logarithms *= x
-    return logarithms
+    product = np.log2(np.maximum(x, TINY))
+    product *= x
+    return product
+
+
+def _second(values: Floats) -> float:
+    """The second largest; below everything if there is none."""
+    return float(np.partition(values, -2)[-2]) if len(values) > 1 else -inf

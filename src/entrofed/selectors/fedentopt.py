@@ -8,13 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.errors import ConfigError
-from entrofed.info.greedy import PooledEntropies
+from entrofed.info.greedy import TIE, Candidates
 from entrofed.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
 
 log = logging.getLogger("entrofed")
-
-TIE = 1e-12
-"""Entropies (bits) that differ by no more are the same."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,9 @@ class LabelEntropyGreedy(Selector):
     fraction a share of the clients, None the paper's choice (70 % for "label_quantity" partitions, else 50 %). With
     Q <= K - M the pool always suffices; a larger Q is cut to that, or refused if ``strict``.
 
-    Differs from the paper: if the pool runs empty nevertheless (clients left), the oldest in the buffer are taken.
+    Differs from the paper: a client that drops out of the buffer is not available before the next round, because
+    the paper's set A of available clients only shrinks; and if A runs empty nevertheless (clients left), those who
+    have rested longest are taken.
     """
 
     name: ClassVar[str] = "fedentopt"
@@ -53,62 +52,57 @@ class LabelEntropyGreedy(Selector):
         if buffer is None:
             buffer = 0.7 if ledger.partition == "label_quantity" else 0.5
         clients = len(participants)
-        capacity = int(buffer * clients + 1e-9) if isinstance(buffer, float) else buffer
-        return {
-            "buffer": np.zeros(0, np.int64),
-            "capacity": np.array(capacity),
-            "clients": np.array(clients),
-        }
+        capacity = int(buffer * clients + 1e-9) if isinstance(buffer, float) else min(buffer, clients)
+        return {"buffer": np.zeros(0, np.int64), "capacity": np.array(capacity), "clients": np.array(clients)}
 
     def select(
         self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """A cohort, each pick with its score and what would have been picked in its place."""
-        if ledger.label_counts is None:
+        counts = ledger.label_counts
+        if counts is None:
             raise ConfigError("fedentopt: the clients released no label counts")
-        capacity = self._capacity(state, size)
-        buffer: list[int] = state["buffer"].tolist()
-        pool = np.setdiff1d(among, buffer)
-        free = np.ones(len(pool), np.bool_)
-        entropies = PooledEntropies(ledger.label_counts, pool)
-        pooled = np.zeros(ledger.label_counts.shape[1])
+        capacity, buffer = self._capacity(state, size), state["buffer"]
+        free = np.zeros(len(counts), np.bool_)
+        free[among] = True
+        resting = buffer[free[buffer]]
+        free[resting] = False
+        pool = np.flatnonzero(free)
+        candidates = Candidates(counts, pool)
+        pooled = np.zeros(counts.shape[1])
         picked: list[int] = []
         reasons: list[dict[str, Any]] = []
-        present = set(among.tolist())
-        for _ in range(min(size, len(among))):
-            reason: dict[str, Any] = {"pool": int(free.sum()), "buffer": len(buffer)}
-            if not free.any():
-                rested = [c for c in state["buffer"].tolist() if c in present and c not in picked]
-                if not rested:
-                    break
-                client = rested[0]
-                reason |= {"client": client, "score": None, "how": "fallback"}
-            elif not picked:
-                client = int(pool[rng.integers(len(pool))])
-                reason |= {"client": client, "score": None, "how": "random"}
+        for number in range(min(size, len(among))):
+            left = max(len(pool) - number, 0)
+            facts: dict[str, Any] = {"score": None, "runner_up": None, "runner_up_score": None}
+            if not left:
+                client, how = int(resting[number - len(pool)]), "fallback"
+            elif not number:
+                client, how = int(pool[rng.integers(len(pool))]), "random"
             else:
-                client, facts = self._best(pool[free], entropies.given(pooled)[free], rng)
-                reason |= {"client": client, **facts, "how": "greedy"}
-            if capacity > 0:
-                buffer = [*buffer[max(len(buffer) - capacity + 1, 0) :], client]
-            free &= pool != client
-            pooled += ledger.label_counts[client]
+                client, facts = self._best(*candidates.leaders(pooled), rng)
+                how = "greedy"
+            if left:
+                candidates.remove(client)
+            rested = min(len(buffer) + number, capacity)
+            reasons.append({"client": client, **facts, "pool": left, "buffer": rested, "how": how})
+            pooled += counts[client]
             picked.append(client)
-            reasons.append(reason)
-        return Selection(picked, {**state, "buffer": np.array(buffer, np.int64)}, reasons)
+        kept = np.concatenate([buffer[~np.isin(buffer, picked)], np.array(picked, np.int64)])
+        return Selection(picked, {**state, "buffer": kept[max(len(kept) - capacity, 0) :]}, reasons)
 
     def _best(
-        self, pool: NDArray[np.int64], scores: NDArray[np.float64], rng: np.random.Generator
+        self, clients: NDArray[np.int64], bits: NDArray[np.float64], rng: np.random.Generator
     ) -> tuple[int, dict[str, Any]]:
-        """The client with the largest score, and what came after it."""
-        tied = np.flatnonzero(scores >= scores.max() - TIE)
-        best = int(tied[rng.integers(len(tied))]) if self.random_ties else int(tied[0])
-        others = np.delete(scores, best)
-        facts: dict[str, Any] = {"score": float(scores[best]), "runner_up": None, "runner_up_score": None}
+        """The client with the largest entropy, and what came next."""
+        tied = np.flatnonzero(bits >= bits.max() - TIE)
+        best = tied[rng.integers(len(tied))] if self.random_ties else tied[0]
+        facts: dict[str, Any] = {"score": float(bits[best]), "runner_up": None, "runner_up_score": None}
+        others, other_bits = np.delete(clients, best), np.delete(bits, best)
         if len(others):
-            second = int(np.flatnonzero(others >= others.max() - TIE)[0])
-            facts |= {"runner_up": int(np.delete(pool, best)[second]), "runner_up_score": float(others[second])}
-        return int(pool[best]), facts
+            next_best = np.flatnonzero(other_bits >= other_bits.max() - TIE)[0]
+            facts |= {"runner_up": int(others[next_best]), "runner_up_score": float(other_bits[next_best])}
+        return int(clients[best]), facts
 
     def _capacity(self, state: PartState, size: int) -> int:
         """Q, cut to K - M."""
