@@ -116,10 +116,9 @@ def _lookups(columns: NDArray[np.uint16], room: int) -> list[Lookup]:
             groups.append([c])
     lookups = []
     for group in groups:
-        keys = np.zeros(columns.shape[1], np.uint16)
-        for c in group:
-            keys *= lengths[c]
-            keys += columns[c]
+        keys = columns[group[0]]
+        for c in group[1:]:
+            keys = keys * lengths[c] + columns[c]
         lookups.append(Lookup(group, [lengths[c] for c in group], keys))
     return lookups
 

@@ -15,10 +15,11 @@ from entrofed.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
 class KLSelection(Selector):
     """Adds the largest client that holds the scarcest label, and clips its data; the same cohort every round.
 
-    The largest client comes first with all its data ``v``; ``m = max(v)``. Then, by falling size, each client that
-    holds the scarcest label of ``v`` gives ``a = min(m - v, l)`` of each label (nothing to give: skipped), until M are
-    together or ``KL(v / |v| || uniform) < theta`` (nats). Passes over those not used are repeated while they add
-    somebody, so the cohort may stay smaller than M. Clients train on the ``a`` only, unless ``clip`` is false.
+    The largest client comes first with all its data ``v``; ``m = max(v)``. Then, by falling size (ties by lower
+    number), the next client that holds the scarcest label of ``v`` gives ``a = min(m - v, l)`` of each label, and so
+    on, from the start again after the last, until M are together, ``KL(v / |v| || uniform) < theta`` (nats), nobody
+    holds the scarcest label, or every label is at ``m``: the cohort may stay smaller than M. Clients train on the ``a``
+    only, unless ``clip`` is false. Counts that are not whole, because they were noised, are rounded down.
 
     ``KL(p || uniform) = ln C - H(p)``: what FedEntOpt maximizes, with a fixed start, clipped data and no buffer.
     """
@@ -32,7 +33,7 @@ class KLSelection(Selector):
 
     def __post_init__(self) -> None:
         if not 0 <= self.theta < float("inf"):
-            raise ConfigError(f"kl: theta = {self.theta}: a divergence is a number from 0 upwards")
+            raise ConfigError(f"kl: theta = {self.theta}: a divergence is a finite number from 0 upwards")
 
     def select(
         self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
@@ -40,38 +41,32 @@ class KLSelection(Selector):
         """The cohort, with the divergence after each pick and what each client is to use."""
         if ledger.label_counts is None:
             raise ConfigError("kl: the clients released no label counts")
-        counts = np.floor(ledger.label_counts).astype(np.int64)
-        waiting = among[np.lexsort((among, -counts[among].sum(axis=1)))].tolist()
+        counts = np.floor(ledger.label_counts[among]).astype(np.int64)
+        order = np.lexsort((among, -counts.sum(axis=1)))
+        clients, counts = among[order], counts[order]
+        unused = counts.any(axis=1)
         pooled = np.zeros(counts.shape[1], np.int64)
+        ceiling = counts[:1].max(initial=0)  # the first is the largest client: of each label as many as of its first
+        place, divergence = 0, np.inf
         limits: dict[int, NDArray[np.int64]] = {}
         reasons: list[dict[str, Any]] = []
-        added = True
-        while added and waiting:
-            added = False
-            for client in list(waiting):
-                if len(limits) == size or (limits and _divergence(pooled) < self.theta):
-                    waiting = []
-                    break
-                given = np.minimum(_ceiling(limits) - pooled, counts[client]) if limits else counts[client]
-                if limits and (counts[client, pooled.argmin()] == 0 or not given.any()):
-                    continue
-                limits[client] = given
-                pooled = pooled + given
-                waiting.remove(client)
-                added = True
-                reasons.append(
-                    {"client": client, "score": _divergence(pooled), "used": int(given.sum()), "pool": len(waiting) + 1}
-                )
+        while len(limits) < size and divergence >= self.theta and pooled.min() < ceiling:
+            fit = np.flatnonzero(unused & (counts[:, pooled.argmin()] > 0)) if limits else np.flatnonzero(unused)
+            if not len(fit):
+                break
+            place = fit[np.searchsorted(fit, place) % len(fit)]
+            given = np.minimum(ceiling - pooled, counts[place])
+            pooled += given
+            divergence = float(kl(pooled / pooled.sum(), np.full(len(pooled), 1 / len(pooled))))
+            client = int(clients[place])
+            reasons.append(
+                {
+                    "client": client,
+                    "score": divergence,
+                    "used": int(given.sum()),
+                    "pool": int(unused.sum()),
+                }
+            )
+            limits[client] = given
+            unused[place] = False
         return Selection(list(limits), state, reasons, limits if self.clip else {})
-
-
-def _ceiling(limits: dict[int, NDArray[np.int64]]) -> int:
-    """The largest count of the first client: nobody adds to a label beyond it."""
-    return int(next(iter(limits.values())).max())
-
-
-def _divergence(pooled: NDArray[np.int64]) -> float:
-    """``KL(v / |v| || uniform)`` in nats; infinite while nothing is there."""
-    if not pooled.any():
-        return float("inf")
-    return float(kl(pooled / pooled.sum(), np.full(len(pooled), 1 / len(pooled))))
