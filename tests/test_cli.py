@@ -223,7 +223,8 @@ def test_compare(go: Go, two_seeds: list[dict[str, Any]]) -> None:
     assert set(line) == set("| -")
     accuracy = f"{100 * found['accuracy_mean']:.2f} ± {100 * found['accuracy_std']:.2f}"
     assert [cell.strip() for cell in body.strip("|").split("|")][:4] == ["iris", "2", "2", accuracy]
-    assert row(go("compare", "runs").out, "iris")[3] == accuracy
+    rounded = f"{100 * found['accuracy_mean']:.1f} ± {100 * found['accuracy_std']:.1f}"
+    assert row(go("compare", "runs").out, "iris")[3] == rounded
 
 
 def test_compare_counts_a_run_once(go: Go, two_seeds: list[dict[str, Any]]) -> None:

@@ -44,29 +44,22 @@ class KLSelection(Selector):
         counts = np.floor(ledger.label_counts[among]).astype(np.int64)
         order = np.lexsort((among, -counts.sum(axis=1)))
         clients, counts = among[order], counts[order]
-        unused = counts.any(axis=1)
+        ceiling = counts[:1].max(initial=0)
+        unused: NDArray[np.bool_] = counts.sum(axis=1) > 0
         pooled = np.zeros(counts.shape[1], np.int64)
-        ceiling = counts[:1].max(initial=0)  # the first is the largest client: of each label as many as of its first
         place, divergence = 0, np.inf
         limits: dict[int, NDArray[np.int64]] = {}
         reasons: list[dict[str, Any]] = []
         while len(limits) < size and divergence >= self.theta and pooled.min() < ceiling:
-            fit = np.flatnonzero(unused & (counts[:, pooled.argmin()] > 0)) if limits else np.flatnonzero(unused)
-            if not len(fit):
+            holders = np.flatnonzero(unused & ((counts[:, pooled.argmin()] > 0) | (not limits)))
+            if not len(holders):
                 break
-            place = fit[np.searchsorted(fit, place) % len(fit)]
-            given = np.minimum(ceiling - pooled, counts[place])
+            place = int(holders[np.searchsorted(holders, place) % len(holders)])
+            client, given = int(clients[place]), np.minimum(ceiling - pooled, counts[place])
             pooled += given
             divergence = float(kl(pooled / pooled.sum(), np.full(len(pooled), 1 / len(pooled))))
-            client = int(clients[place])
-            reasons.append(
-                {
-                    "client": client,
-                    "score": divergence,
-                    "used": int(given.sum()),
-                    "pool": int(unused.sum()),
-                }
-            )
+            used, left = int(given.sum()), int(unused.sum())
+            reasons.append({"client": client, "score": divergence, "used": used, "pool": left})
             limits[client] = given
             unused[place] = False
         return Selection(list(limits), state, reasons, limits if self.clip else {})
