@@ -10,6 +10,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    TaskID,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -46,6 +47,7 @@ def play_all(
     )
     try:
         with progress:
+            overall = progress.add_task("all runs", total=len(runs), note="", visible=len(runs) > 1)
             for experiment, folder in runs:
                 if backend is None or engine != experiment.engine:
                     if backend is not None:
@@ -53,9 +55,9 @@ def play_all(
                     backend, engine = open_backend(experiment.engine), experiment.engine
                 task = progress.add_task(folder.label, total=experiment.rounds, note="")
 
-                def observe(record: Record, task: int = task, rounds: int = experiment.rounds) -> None:
+                def observe(record: Record, task: TaskID = task, rounds: int = experiment.rounds) -> None:
                     note = _note(record)
-                    progress.update(task, completed=record["round"] + 1, note=note)  # type: ignore[arg-type]
+                    progress.update(task, completed=record["round"] + 1, note=note)
                     every = max(1, rounds // LINES)
                     if not console.is_terminal and (record["round"] + 1) % every == 0:
                         console.print(f"round {record['round'] + 1}/{rounds}  {note}", highlight=False)
@@ -70,13 +72,12 @@ def play_all(
                     resume=resume,
                     observer=observe,
                 )
-                progress.update(task, completed=experiment.rounds, note=f"accuracy {summary['accuracy']:.4f}")
-                console.print(
-                    f"{folder.label}: accuracy {summary['accuracy']:.4f} after {summary['rounds']} rounds, "
-                    f"{summary['seconds']:.1f} s; results in {folder.path}",
-                    highlight=False,
-                    soft_wrap=True,
+                progress.remove_task(task)
+                progress.advance(overall)
+                outcome = (
+                    f"accuracy {summary['accuracy']:.4f} after {summary['rounds']} rounds, {summary['seconds']:.1f} s"
                 )
+                console.print(f"{folder.label}: {outcome}; in {folder.path}", highlight=False, soft_wrap=True)
                 if words := privacy_words(summary):
                     console.print(words, highlight=False)
     finally:
@@ -98,7 +99,7 @@ def _note(record: Record) -> str:
 @contextmanager
 def download_progress(console: Console) -> Iterator[Callable[[str, int, int], None]]:
     """A bar for each file that is downloaded."""
-    tasks: dict[str, int] = {}
+    tasks: dict[str, TaskID] = {}
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -111,6 +112,6 @@ def download_progress(console: Console) -> Iterator[Callable[[str, int, int], No
         def report(name: str, done: int, total: int) -> None:
             if name not in tasks:
                 tasks[name] = progress.add_task(name, total=total)
-            progress.update(tasks[name], completed=done)  # type: ignore[arg-type]
+            progress.update(tasks[name], completed=done)
 
         yield report

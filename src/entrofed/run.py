@@ -247,8 +247,10 @@ def _check(folder: RunFolder, experiment: Experiment, resume: bool) -> None:
         raise ConfigError(
             f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
         )
-    before, now = folder.experiment().decisive(), experiment.decisive()
-    changed = [key for key in _flat(now) if _flat(before).get(key) != _flat(now)[key] and key != "rounds"]
+    before, now = _flat(folder.experiment().decisive()), _flat(experiment.decisive())
+    come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
+    free = set() if come_and_go else {"rounds"}
+    changed = [key for key in now if before.get(key) != now[key] and key not in free]
     if changed:
         raise ConfigError(
             f"{folder.path}: the run was started with another configuration; changed: {', '.join(changed)}. "

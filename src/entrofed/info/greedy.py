@@ -70,10 +70,13 @@ class Candidates:
         """Leave a client out from now on."""
         self._sizes[np.searchsorted(self._rows, row)] = np.nan  # so is its entropy: no comparison is true of it
 
-    def leaders(self, pooled: Floats) -> tuple[Rows, Floats]:
-        """Who reaches the two largest entropies, and all who tie with them: rows, ascending, and bits."""
+    def leaders(self, pooled: Floats, *, all_ties: bool = False) -> tuple[Rows, Floats]:
+        """Who reaches the two largest entropies: rows, ascending, and bits.
+
+        Of those who tie with them the first are included, or all.
+        """
         tables = [lookup.table(pooled) for lookup in self._lookups]
-        total, others = pooled.sum(), pooled[self._others, None]
+        total, others, slack = pooled.sum(), pooled[self._others, None], 2 * TIE if all_ties else 0.0
         second, places, bits = -inf, [np.zeros(0, np.intp)], [np.zeros(0)]
         for start in range(0, len(self._rows), BLOCK):
             part = slice(start, start + BLOCK)
@@ -83,7 +86,7 @@ class Candidates:
             size = np.maximum(self._sizes[part] + total, TINY)
             inner /= size
             entropies = np.maximum(np.log2(size) - inner, 0)  # 0 as well where nothing is counted
-            near = np.flatnonzero(entropies >= second - TIE)
+            near = np.flatnonzero(entropies > second - slack)
             places.append(start + near)
             bits.append(entropies[near])
             second = max(second, _second(bits[-1]))

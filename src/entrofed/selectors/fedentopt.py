@@ -80,7 +80,7 @@ class LabelEntropyGreedy(Selector):
             elif not number:
                 client, how = int(pool[rng.integers(len(pool))]), "random"
             else:
-                client, facts = self._best(*candidates.leaders(pooled), rng)
+                client, facts = self._best(*candidates.leaders(pooled, all_ties=self.random_ties), rng)
                 how = "greedy"
             if left:
                 candidates.remove(client)
