@@ -63,8 +63,8 @@ class Candidates:
         self._sizes = columns.sum(axis=0, dtype=np.float64)
         self._lookups = _lookups(columns, min(LONGEST, len(rows))) if whole else []
         looked_up = [c for lookup in self._lookups for c in lookup.classes]
-        self._others = [c for c in range(len(columns)) if c not in looked_up]
-        self._columns = columns[self._others].astype(np.float64) if whole else columns
+        others = [c for c in range(len(columns)) if c not in looked_up]
+        self._others = {c: columns[c].astype(np.float64, copy=False) for c in others}
 
     def remove(self, row: int) -> None:
         """Leave a client out from now on."""
@@ -76,14 +76,16 @@ class Candidates:
         Of those who tie with them the first are included, or all.
         """
         tables = [lookup.table(pooled) for lookup in self._lookups]
-        total, others, slack = pooled.sum(), pooled[self._others, None], 2 * TIE if all_ties else 0.0
+        total, slack = pooled.sum(), 2 * TIE if all_ties else 0.0
         second, places, bits = -inf, [np.zeros(0, np.intp)], [np.zeros(0)]
         for start in range(0, len(self._rows), BLOCK):
             part = slice(start, start + BLOCK)
-            inner = _xlog2x(self._columns[:, part] + others).sum(axis=0)
+            size = np.maximum(self._sizes[part] + total, TINY)
+            inner = np.zeros(len(size))
             for table, lookup in zip(tables, self._lookups, strict=True):
                 inner += table.take(lookup.keys[part], mode="clip")
-            size = np.maximum(self._sizes[part] + total, TINY)
+            for c, column in self._others.items():
+                inner += _xlog2x(column[part] + pooled[c])
             inner /= size
             entropies = np.maximum(np.log2(size) - inner, 0)  # 0 as well where nothing is counted
             near = np.flatnonzero(entropies > second - slack)
@@ -109,7 +111,10 @@ def _columns(counts: Floats, rows: Rows, dtype: type[Any]) -> tuple[NDArray[Any]
 
 
 def _lookups(columns: NDArray[np.uint16], room: int) -> list[Lookup]:
-    """Neighbouring classes together as far as there is room; nothing for a class that does not fit alone."""
+    """Neighbouring classes together as far as there is room; none for a class that does not fit alone.
+
+    The columns of the classes in a table are overwritten.
+    """
     lengths = [int(column.max(initial=0)) + 1 for column in columns]
     groups: list[list[int]] = []
     for c, length in enumerate(lengths):
@@ -121,7 +126,8 @@ def _lookups(columns: NDArray[np.uint16], room: int) -> list[Lookup]:
     for group in groups:
         keys = columns[group[0]]
         for c in group[1:]:
-            keys = keys * lengths[c] + columns[c]
+            keys *= lengths[c]
+            keys += columns[c]
         lookups.append(Lookup(group, [lengths[c] for c in group], keys))
     return lookups
 
