@@ -54,6 +54,14 @@ def test_processes_equal_inline(digits, make_bench, training, same, name, worker
     assert np.array_equal(tally.confusion, expected_tally.confusion)
 
 
+def test_compiled_training_is_the_same_everywhere(digits, bench, training, two_workers, same):
+    orders, outcomes = orders_for(bench, training, [0, 1, 2]), []
+    for backend in (InlineBackend(), two_workers):
+        backend.host(digits, bench.build, bench.layout, compiled=True)
+        outcomes.append(backend.run(orders))
+    assert all(same(a.params, b.params) for a, b in zip(*outcomes, strict=True))
+
+
 @dataclass(frozen=True)
 class Misbehaving:
     """An order that breaks, hangs, or takes its worker with it; passes for a work order."""

@@ -73,7 +73,7 @@ class Candidates:
     def leaders(self, pooled: Floats, *, all_ties: bool = False) -> tuple[Rows, Floats]:
         """Who reaches the two largest entropies: rows, ascending, and bits.
 
-        Of those who tie with them the first are included, or all.
+        Of those who tie with the best the first two are among them, or all if asked for.
         """
         tables = [lookup.table(pooled) for lookup in self._lookups]
         total, slack = pooled.sum(), 2 * TIE if all_ties else 0.0
@@ -88,7 +88,7 @@ class Candidates:
                 inner += _xlog2x(column[part] + pooled[c])
             inner /= size
             entropies = np.maximum(np.log2(size) - inner, 0)  # 0 as well where nothing is counted
-            near = np.flatnonzero(entropies > second - slack)
+            near = np.flatnonzero(entropies > second - slack)  # two with lower numbers are as good as all others
             places.append(start + near)
             bits.append(entropies[near])
             second = max(second, _second(bits[-1]))

@@ -24,9 +24,9 @@ class LabelEntropyGreedy(Selector):
     fraction a share of the clients, None the paper's choice (70 % for "label_quantity" partitions, else 50 %). With
     Q <= K - M the pool always suffices; a larger Q is cut to that, or refused if ``strict``.
 
-    Differs from the paper: a client that drops out of the buffer is not available before the next round, because
-    the paper's set A of available clients only shrinks; and if A runs empty nevertheless (clients left), those who
-    have rested longest are taken.
+    Who drops out of the buffer during a round waits for the next one: as in the paper, the set of available clients
+    only shrinks within a round. Differs from the paper: if that set runs empty because clients left, those in the
+    buffer who have rested longest are taken.
     """
 
     name: ClassVar[str] = "fedentopt"
