@@ -16,8 +16,10 @@ lint: $(VENV)/ready  ## style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/ready  ## our engine against the loop everyone writes
+bench: $(VENV)/ready  ## our engine and our selection against what everyone writes
 	$(BIN)/python benchmarks/local_training.py --compile
+	$(BIN)/python benchmarks/greedy_selection.py
+	$(BIN)/python benchmarks/gradient_table.py
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
