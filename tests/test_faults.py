@@ -1,5 +1,7 @@
 """Faults: the right shares, the same for every method, kept or redrawn as asked."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +63,7 @@ def test_clients_join_and_leave_once():
     joined = left = 0
     for client in range(20):
         course = [bool(row[client]) for row in there]
-        changes = [(a, b) for a, b in zip(course, course[1:], strict=False) if a != b]
+        changes = [(a, b) for a, b in pairwise(course) if a != b]
         assert len(changes) <= 2
         joined += not course[0]
         left += not course[-1]
