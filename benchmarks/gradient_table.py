@@ -62,12 +62,12 @@ def agreement(width: int, draws: int, clients: int = 100) -> None:
     gaps = []
     for seed in range(draws):
         rows = updates(clients, width, np.random.default_rng(seed))
-        exact, scores = cosines(rows), closest(rows)
+        exact, scores = cosines(list(rows)), closest(list(rows))
         gaps.append(np.diff(np.sort(scores))[COHORT - 1])
         best = [set(choose(kind(), table(kind(), rows), clients)) for kind in kinds]
         off = ~np.eye(clients, dtype=bool)
         for dim in DIMS:
-            small = np.array([sketch(row, dim) for row in rows])
+            small = [sketch(row, dim) for row in rows]
             errors = np.abs(cosines(small) - exact)[off]
             found = [choose(kind(dim), table(kind(dim), rows), clients) for kind in kinds]
             overlap = [len(one.intersection(two)) for one, two in zip(best, found, strict=True)]

@@ -23,7 +23,7 @@ Counts = NDArray[np.float64]
 def skewed(clients: int, classes: int, rng: np.random.Generator, most: int = 100) -> Counts:
     """Dirichlet(0.3) shares of up to ``most`` examples; everybody has one at least."""
     shares = rng.standard_gamma(0.3, (clients, classes)) + 1e-9
-    counts = np.floor(shares / shares.sum(axis=1, keepdims=True) * rng.integers(10, most + 1, (clients, 1)))
+    counts: Counts = np.floor(shares / shares.sum(axis=1, keepdims=True) * rng.integers(10, most + 1, (clients, 1)))
     counts[np.arange(clients), shares.argmax(axis=1)] += 1
     return counts
 

@@ -27,7 +27,7 @@ from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.params import Layout, Params
 from entrofed.rounds import Rules, run_round
 from entrofed.seeds import torch_stream
-from entrofed.types import State, Training
+from entrofed.types import Ledger, State, Training
 
 WORKERS = 2
 
@@ -82,7 +82,7 @@ def plain(case: Case, fed: Federation, make: Callable[[], torch.nn.Module], trai
             for i in range(0, len(y), case.batch):
                 rows = order[i : i + case.batch]
                 optimizer.zero_grad()
-                torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
+                torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
 
 
@@ -132,16 +132,17 @@ def overhead(
     repeats: int,
 ) -> float:
     """Share of a round that is not training: the least of several rounds."""
-    rules = Rules(0, case.clients, 1, "drop", training, 1.0, 10**9)
+    rules = Rules(seed=0, rounds=repeats, cohort=case.clients, training=training, evaluate_every=10**9)
+    ledger = Ledger(sizes=fed.sizes)
     state = State(0, Params(params.values.copy(), params.counters.copy()), {}, {}, {})
     shares = []
     for number in range(repeats):
-        _, record = run_round(replace(state, round=number), fedavg(), rules, fed, layout, backend)
+        _, record = run_round(replace(state, round=number), fedavg(), rules, ledger, fed, layout, backend)
         seconds = record["seconds"]
         total = sum(v for k, v in seconds.items() if k not in ("clients", "evaluate"))
         pure = seconds["clients"] / case.clients * -(-case.clients // WORKERS)
         shares.append((total - pure) / total)
-    return min(shares)
+    return float(min(shares))
 
 
 if __name__ == "__main__":

@@ -144,14 +144,14 @@ def batches(
     x = unit if changes else site.standardize(unit)
     for epoch in range(training.epochs):
         order = torch.from_numpy(rng.permutation(len(y)))
-        shuffled_x, shuffled_y = x[order], y[order]
         for start in range(0, len(y), training.batch_size):
-            batch = shuffled_x[start : start + training.batch_size]
+            chosen = order[start : start + training.batch_size]
+            batch = x.index_select(0, chosen)
             if changes:
                 for change in changes:
                     batch = change(batch, rng)
                 batch = site.standardize(batch)
-            yield site.for_model(batch), shuffled_y[start : start + training.batch_size], epoch
+            yield site.for_model(batch), y.index_select(0, chosen), epoch
 
 
 def train(site: Site, order: WorkOrder) -> Update:
