@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -159,3 +161,25 @@ def test_bad_arguments(name, shape, classes, options, says):
     with pytest.raises(ConfigError) as caught:
         build(name, shape, classes, **options)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "shape"), [("lenet5", (3, 32, 32)), ("lenet_bn", (1, 28, 28)), ("cnn", (1, 28, 28))])
+def test_pooling_before_relu_is_what_the_papers_write(name: str, shape: tuple[int, ...]) -> None:
+    """Outputs and gradients are those of conv, ReLU, pool, to the last bit."""
+    torch.manual_seed(0)
+    ours = build(name, shape, 10)
+    written = copy.deepcopy(ours)
+    for block in written.modules():
+        if isinstance(block, nn.Sequential):
+            layers = list(block)
+            for i in range(len(layers) - 1):
+                if isinstance(layers[i], nn.MaxPool2d) and isinstance(layers[i + 1], nn.ReLU):
+                    block[i], block[i + 1] = layers[i + 1], layers[i]
+    x, y = torch.randn(16, *shape), torch.arange(16) % 10
+    gradients = []
+    for network in (ours, written):
+        torch.manual_seed(1)  # dropout
+        loss = nn.functional.cross_entropy(network(x), y)
+        gradients.append(torch.autograd.grad(loss, list(network.parameters()), allow_unused=True))
+    assert [a is None for a in gradients[0]] == [b is None for b in gradients[1]]
+    assert all(a is None or torch.equal(a, b) for a, b in zip(*gradients, strict=True))
