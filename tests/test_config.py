@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from entrofed import config, registry
 from entrofed.augment import AUGMENTS
 from entrofed.config import BY_ROLE, PARTITION_KEYS, Experiment, MethodSection, parse, read, to_toml
-from entrofed.data.partition import PARTITIONS
+from entrofed.data import PARTITIONS
 from entrofed.errors import ConfigError
 from entrofed.methods import METHODS
 from entrofed.selectors.full import FullSelection

@@ -145,7 +145,9 @@ def test_the_kl_baseline_trains_on_clipped_data(tmp_path):
 @pytest.mark.parametrize("weigher", sorted(known("weigher")))
 @pytest.mark.parametrize("selector", sorted(known("selector")))
 def test_every_selector_with_every_weigher(tmp_path, selector, weigher):
-    records = play(tmp_path, rounds=2, method={"selector": selector, "weigher": weigher}, data={"clients": 6})
+    chosen = {"name": "scripted", "cohorts": [[0, 3], [5, 4]]} if selector == "scripted" else selector
+    data = {"clients": 6, "validation": 0.05}
+    records = play(tmp_path, rounds=2, method={"selector": chosen, "weigher": weigher}, data=data)
     assert len(records) == 2
     for record in records:
         assert record["clients"]

@@ -32,12 +32,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from entrofed.admit import NonFinite
 from entrofed.augment import AUGMENTS
-from entrofed.data.partition import PARTITIONS
+from entrofed.data import PARTITIONS
 from entrofed.errors import ConfigError, unknown
 from entrofed.faults import Faults
 from entrofed.privacy import Neighbours
 from entrofed.registry import PART_KINDS, build, find, known
-from entrofed.types import LABEL_COUNTS, Method, Training
+from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, Method, Training
 
 Spec = str | dict[str, Any]
 """A name, or a table of a name and options."""
@@ -65,6 +65,8 @@ class DataSection(Section):
     max_tries: int | None = Field(None, ge=1)
     participating: int | None = Field(None, ge=1)
     holdout: float = Field(0.0, ge=0, lt=1)
+    validation: float = Field(0.0, ge=0, lt=1)
+    """The share of the training part that the server keeps as a validation set."""
     normalize: Literal["standard", "half", "unit"] = "standard"
 
     @model_validator(mode="after")
@@ -121,7 +123,7 @@ class MethodSection(Section):
         """The method: the named recipe with the parts given here in place of its own."""
         method: Method = find("method", self.name)()
         given = {kind: getattr(self, kind) for kind in PART_KINDS if getattr(self, kind) is not None}
-        parts = {kind: build(kind, spec) for kind, spec in given.items()}
+        parts = {kind: build(kind, spec, around=getattr(method, kind)) for kind, spec in given.items()}
         return Method(**{kind: parts.get(kind, getattr(method, kind)) for kind in PART_KINDS})
 
     def training(self) -> Training:
@@ -193,7 +195,7 @@ class Experiment(Section):
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated"
             )
-        if self.privacy is not None and LABEL_COUNTS not in self.method.recipe().needs:
+        if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & self.method.recipe().needs:
             raise ValueError(
                 f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
             )

@@ -1,7 +1,9 @@
 """How good a model is: a confusion matrix and a loss, counted in pieces, and the figures made from them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.errors import EntrofedError
+from entrofed.info.prediction import Predictions
 from entrofed.params import Params
 from entrofed.site import EVALUATION_BATCH, Site
-from entrofed.types import Backend, Failure
+from entrofed.types import Backend, Failure, Order
 
 PIECE = 1000
 """Samples an order evaluates: small enough to spread over workers, and the same whatever their number."""
@@ -57,18 +60,59 @@ class EvaluateOrder:
         return Tally(confusion, loss)
 
 
+@dataclass(frozen=True)
+class PredictOrder:
+    """What several models say about some rows of the validation set, in one pass over its batches."""
+
+    params: Params
+    others: tuple[Params, ...]
+    rows: NDArray[np.int64]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over."""
+        return len(self.rows) * (1 + len(self.others))
+
+    def carry_out(self, site: Site) -> Predictions:
+        """What a backend calls, wherever the work is done."""
+        models = (self.params, *self.others)
+        probabilities = np.empty((len(models), len(self.rows), len(site.federation.data.classes)))
+        site.bench.model.eval()
+        with torch.inference_mode():
+            for start in range(0, len(self.rows), EVALUATION_BATCH):
+                batch = slice(start, start + EVALUATION_BATCH)
+                x = site.for_model(site.standardize(site.samples("valid", self.rows[batch])[0]))
+                for i, params in enumerate(models):
+                    site.bench.load(params)
+                    probabilities[i, batch] = site.bench.model(x).double().softmax(dim=1).numpy()
+        return Predictions.of(probabilities)
+
+
+def predictions(backend: Backend, samples: int, models: Sequence[Params]) -> Predictions:
+    """What the models say about the ``samples`` of the validation set."""
+    rows, (first, *others) = np.arange(samples), models
+    total: Predictions = _total(
+        backend, [PredictOrder(first, tuple(others), rows[i : i + PIECE]) for i in range(0, samples, PIECE)], "valid"
+    )
+    return total
+
+
 def evaluate(backend: Backend, params: Params, part: str, rows: NDArray[np.int64]) -> Tally:
     """Evaluate on all ``rows``, in pieces that a backend may spread over its workers."""
     orders = [EvaluateOrder(params, part, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)]
-    outcomes: Iterable[Tally | Failure] = backend.run(orders)
-    total: Tally | None = None
+    total: Tally = _total(backend, orders, part)
+    return total
+
+
+def _total(backend: Backend, orders: Sequence[Order], part: str) -> Any:
+    """The sum of what comes of the orders."""
+    if not orders:
+        raise EntrofedError(f"there is nothing to evaluate on: the {part} part of the data is empty")
+    outcomes = backend.run(orders)
     for outcome in outcomes:
         if isinstance(outcome, Failure):
-            raise EntrofedError(f"the evaluation of the global model failed: {outcome.reason}")
-        total = outcome if total is None else total + outcome
-    if total is None:
-        raise EntrofedError(f"there is nothing to evaluate on: the {part} part of the data is empty")
-    return total
+            raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
+    return reduce(add, outcomes)
 
 
 def figures(tally: Tally) -> dict[str, Any]:

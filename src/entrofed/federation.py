@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.config import BY_ROLE, DataSection
+from entrofed.data import PARTITIONS
 from entrofed.data.catalog import load
 from entrofed.data.dataset import Dataset, scaling
-from entrofed.data.partition import PARTITIONS, by_role, hold_out, label_counts, split_participants
+from entrofed.data.partition import by_role, hold_out, label_counts, split_participants
 from entrofed.errors import ConfigError
 from entrofed.seeds import stream
 
@@ -42,6 +43,8 @@ class Federation:
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
     """Load the data and deal it out; the same seed deals the same way for every method."""
     data = load(section.name, directory)
+    if section.validation:
+        data = data.set_aside(section.validation, stream(seed, "validation"))
     rng = stream(seed, "partition")
     if section.partition == BY_ROLE:
         if data.roles is None:

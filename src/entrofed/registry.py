@@ -11,7 +11,7 @@ Uniform()
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -58,8 +58,12 @@ def find(kind: str, name: str) -> Callable[..., Any]:
     return known(kind)[name]
 
 
-def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
-    """A part from its name, or from a table of its name and hyperparameters."""
+def build(kind: str, spec: str | Mapping[str, Any], *, around: Any = None) -> Any:
+    """A part from its name, or from a table of its name and hyperparameters.
+
+    A hyperparameter with the name of a kind is itself such a part, as in ``{"name": "capped", "weigher": "data_size",
+    "share": 0.3}``; where it is not given, it is ``around``.
+    """
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     if not isinstance(name := options.pop("name", None), str):
         raise ConfigError(f"{kind}: a table of hyperparameters needs a 'name', one of {', '.join(known(kind))}")
@@ -68,6 +72,10 @@ def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
     for option in options:
         if option not in allowed:
             raise unknown(f"hyperparameter of {kind} {name!r}:", option, allowed)
+    if kind in options:
+        options[kind] = build(kind, options[kind])
+    elif kind in allowed and around is not None:
+        options[kind] = around
     try:
         return TypeAdapter(cast("type[Any]", part)).validate_python(options)
     except ValidationError as error:
@@ -80,4 +88,5 @@ def build(kind: str, spec: str | Mapping[str, Any]) -> Any:
 
 def describe(part: Any) -> dict[str, Any]:
     """The table that :func:`build` makes the same part from."""
-    return {"name": part.name, **asdict(part)}
+    options = {field.name: getattr(part, field.name) for field in fields(part)}
+    return {"name": part.name, **{key: describe(v) if key in PART_KINDS else v for key, v in options.items()}}

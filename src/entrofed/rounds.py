@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from entrofed.admit import NonFinite, admit
 from entrofed.client import WorkOrder
-from entrofed.evaluate import EvaluateOrder, evaluate, figures
+from entrofed.evaluate import EvaluateOrder, evaluate, figures, predictions
 from entrofed.faults import Faults
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
@@ -23,7 +24,6 @@ from entrofed.params import Layout
 from entrofed.seeds import stream
 from entrofed.types import (
     FIRST_UPDATE,
-    LABEL_COUNTS,
     LOSS,
     Backend,
     Context,
@@ -34,9 +34,9 @@ from entrofed.types import (
     State,
     Training,
     Update,
-    Weigher,
-    Weights,
+    Weighing,
 )
+from entrofed.weigh import safe_weights
 
 log = logging.getLogger("entrofed")
 
@@ -69,12 +69,12 @@ def run_round(
 ) -> tuple[State, dict[str, Any]]:
     """Play one round; returns the state after it and its record."""
     clock = _Clock()
-    traffic = _Traffic(layout, len(federation.data.classes))
+    traffic = _Traffic(layout)
     orders = _Orders(state, method, rules, federation)
     there = rules.faults.present(rules.seed, state.round, rules.rounds, len(ledger.sizes))
     among = federation.participants[(there & (ledger.sizes > 0))[federation.participants]]
-    if state.round == 0 and LABEL_COUNTS in method.needs:
-        traffic.label_counts(len(federation.participants))
+    if state.round == 0:
+        traffic.released(ledger, federation.participants)
 
     selector = state.selector
     if state.round == 0 and FIRST_UPDATE in method.needs:  # everybody trains once; nothing of it is aggregated
@@ -108,12 +108,14 @@ def run_round(
 
     enough = len(updates) >= rules.quorum
     if enough:
-        weights = safe_weights(method.weigher, updates, Context(state.params, state.round, ledger))
+        predict = partial(predictions, backend, federation.data.validation_size)
+        context = Context(state.params, state.round, ledger, layout, rules.seed, predict)
+        weighing = safe_weights(method.weigher, updates, context)
         clock.lap("weigh")
-        params, server = method.server.apply(state.params, updates, weights, state.server)
+        params, server = method.server.apply(state.params, updates, weighing.weights, state.server)
     else:
         log.warning("round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), rules.quorum)
-        weights, params, server = np.zeros(len(updates)), state.params, state.server
+        weighing, params, server = Weighing(np.zeros(len(updates))), state.params, state.server
     clock.lap("aggregate")
 
     after = State(
@@ -145,12 +147,13 @@ def run_round(
                 "weight": float(weight),
                 "train_loss": update.train_loss,
                 "train_loss_last_epoch": update.train_loss_last_epoch,
+                **({"origin": weighing.origins[i]} if weighing.origins else {}),
             }
-            for update, weight in zip(updates, weights, strict=True)
+            for i, (update, weight) in enumerate(zip(updates, weighing.weights, strict=True))
         ],
         "refused": [{"client": client, "reason": reason} for client, reason in refused.items()],
         "skipped": not enough,
-        "effective_cohort": float(effective_cohort(weights)) if enough else 0.0,
+        "effective_cohort": float(effective_cohort(weighing.weights)) if enough else 0.0,
         "train_loss": float(np.mean([update.train_loss for update in updates])) if updates else None,
         "bytes_down": traffic.down,
         "bytes_up": traffic.up,
@@ -171,18 +174,6 @@ def measure_losses(
         if not isinstance(tally, Failure):
             losses[client] = tally.loss / len(federation.shards[client])
     return losses
-
-
-def safe_weights(weigher: Weigher, updates: list[Update], context: Context) -> Weights:
-    """The weigher's weights; where they are no weights at all, data-size weights, and a word about it."""
-    weights: Weights = np.asarray(weigher.weigh(updates, context), np.float64)
-    if weights.shape == (len(updates),) and np.isfinite(weights).all() and (weights >= 0).all() and weights.sum() > 0:
-        weights = weights / weights.sum()
-    else:
-        log.warning("round %d: %s gave unusable weights %s: data size is used", context.round, weigher.name, weights)
-        sizes = np.array([update.num_examples for update in updates], np.float64)
-        weights = sizes / sizes.sum()
-    return weights
 
 
 class _Orders:
@@ -219,16 +210,18 @@ class _Orders:
 class _Traffic:
     """Bytes between server and clients: float32 models, numbers of eight bytes."""
 
-    def __init__(self, layout: Layout, classes: int) -> None:
-        self._model, self._classes = layout.nbytes, classes
+    def __init__(self, layout: Layout) -> None:
+        self._model = layout.nbytes
         self.down = self.up = 0
 
     def models(self, *, down: int, up: int) -> None:
         self.down += down * self._model
         self.up += up * self._model
 
-    def label_counts(self, clients: int) -> None:
-        self.up += clients * self._classes * 8
+    def released(self, ledger: Ledger, clients: NDArray[np.int64]) -> None:
+        """Label counts and their summaries, once."""
+        for table in (ledger.label_counts, ledger.summaries):
+            self.up += sum(table[client].nbytes for client in clients) if table is not None else 0
 
     def losses(self, clients: int) -> None:
         self.down += clients * self._model

@@ -32,7 +32,7 @@ from entrofed.registry import find
 from entrofed.rounds import Rules, run_round
 from entrofed.seeds import stream, torch_stream
 from entrofed.store import Record, RunFolder, json_line
-from entrofed.types import LABEL_COUNTS, Backend, Ledger, Method, State
+from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Backend, Ledger, Method, State
 
 log = logging.getLogger("entrofed")
 
@@ -89,6 +89,11 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
             raise ConfigError(f"method.augment: {name!r} is for images, and {data.name!r} holds none; leave it out")
         if name in NEED_COLOUR and data.train_x.shape[1] != 3:
             raise ConfigError(f"method.augment: {name!r} is for colour images, and those of {data.name!r} are gray")
+    if VALIDATION in experiment.method.recipe().needs and not data.validation_size:
+        raise ConfigError(
+            f"method {experiment.method.name!r} weighs by predictions on a validation set, and {data.name!r} has none; "
+            "let the server keep a share of the training data, for example data.validation = 0.1"
+        )
     spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
     name = spec.pop("name")
     known = partial(build_model, name) if name in MODELS else find("model", name)
@@ -129,12 +134,7 @@ class _Run:
         )
         released = release_once(experiment, setup.federation, self.method, folder)
         self.spent = released.spent if released is not None else None
-        self.ledger = Ledger(
-            sizes=setup.federation.sizes,
-            partition=experiment.data.partition,
-            trainable=setup.layout.trainable,
-            label_counts=released.counts if released is not None else None,
-        )
+        self.ledger = open_ledger(experiment, setup, self.method, released)
         self.state = State(
             round=0,
             params=setup.params,
@@ -199,11 +199,11 @@ class _Run:
 
 
 def release_once(experiment: Experiment, federation: Federation, method: Method, folder: RunFolder) -> Release | None:
-    """The label counts that the clients release, if the method needs any.
+    """The label counts that the clients release, or summarize and release, if the method needs any.
 
     Noised counts are kept with the run from the moment they are drawn: to draw them again would spend the budget again.
     """
-    if LABEL_COUNTS not in method.needs:
+    if not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
         return None
     counts = checked_counts(federation.label_counts, len(federation.data.classes))
     privacy = experiment.privacy
@@ -216,6 +216,23 @@ def release_once(experiment: Experiment, federation: Federation, method: Method,
     fresh = release(counts, privacy.epsilon, privacy.neighbours, rng)
     folder.keep_release(fresh)
     return fresh
+
+
+def open_ledger(experiment: Experiment, setup: Setup, method: Method, released: Release | None) -> Ledger:
+    """What the server knows before the first round."""
+    counts = released.counts if released is not None else None
+    summaries = None
+    if counts is not None and LABEL_SUMMARY in method.needs:
+        taking_part = np.isin(np.arange(len(counts)), setup.federation.participants)
+        summaries = tuple(method.weigher.summary(row) for row in counts * taking_part[:, None])
+    return Ledger(
+        sizes=setup.federation.sizes,
+        classes=len(setup.federation.data.classes),
+        partition=experiment.data.partition,
+        trainable=setup.layout.trainable,
+        label_counts=counts if LABEL_COUNTS in method.needs else None,
+        summaries=summaries,
+    )
 
 
 def summarize(records: list[Record]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.data.partition import PARTITIONS, label_counts
+from entrofed.data import PARTITIONS
+from entrofed.data.partition import label_counts
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.privacy import release
 from entrofed.registry import build

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from entrofed.errors import DataError
+from entrofed.info.prediction import Predictions
 from entrofed.params import Layout, Params
 
 if TYPE_CHECKING:
@@ -65,12 +66,15 @@ class Ledger:
     """What the server knows of every client, by client number."""
 
     sizes: NDArray[np.int64]
+    classes: int = 0
     partition: str = ""
     """How the data was dealt out; a paper's defaults may depend on it."""
     trainable: int = 0
     """How many values at the front of a model are trained; the rest are buffers."""
     label_counts: NDArray[np.float64] | None = None
     """``[client, class]``, as the clients released them once: true, or noised and clipped at zero."""
+    summaries: tuple[NDArray[np.float64], ...] | None = None
+    """What each client made of its label counts and released once (:meth:`Weigher.summary`)."""
     losses: NDArray[np.float64] | None = None
     """Mean loss of the current model on the client's data; NaN for clients that were not asked."""
 
@@ -103,19 +107,36 @@ class Selection:
 
 
 @dataclass(frozen=True)
+class Weighing:
+    """How much each update of a cohort counts, and what each weight came from."""
+
+    weights: Weights
+    """One an update, none negative, summing to one."""
+    origins: list[dict[str, Any]] = field(default_factory=list)
+    """The divergence, entropy or loss behind each weight; one entry an update, or none at all."""
+
+
+@dataclass(frozen=True)
 class Context:
     """What the server knows when it weighs a cohort."""
 
     params: Params
+    """The model that the cohort started from."""
     round: int
     ledger: Ledger
+    layout: Layout
+    seed: int
+    predict: Callable[[Sequence[Params]], Predictions]
+    """What models say about the server's validation set."""
 
 
-LABEL_COUNTS, LOSS, FIRST_UPDATE, MEAN_PREDICTION = "label_counts", "loss", "first_update", "mean_prediction"
-"""Facts, besides trained models, that a method may ask of its clients (``needs``):
+LABEL_COUNTS, LABEL_SUMMARY, LOSS = "label_counts", "label_summary", "loss"
+FIRST_UPDATE, MEAN_PREDICTION, VALIDATION = "first_update", "mean_prediction", "validation"
+"""What a method may ask for besides trained models and their numbers of examples (``needs``).
 
-the label counts, once; the mean loss of the current model, each round, of the candidates; an update of everybody
-before the first round; the mean softmax output over the own data after training."""
+Of the clients: their label counts, once; a summary of the label counts, once; the mean loss of the current model, each
+round, of the candidates; an update of everybody before the first round; the mean softmax output over the own data
+after training. Of the server: a validation set."""
 
 
 class Part(Protocol):
@@ -123,8 +144,11 @@ class Part(Protocol):
 
     name: ClassVar[str]
     reference: ClassVar[str] = ""
-    needs: ClassVar[frozenset[str]] = frozenset()
-    """What must leave a client for this part to work, besides its trained model and its number of examples."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What this part works with, besides trained models and their numbers of examples."""
+        return frozenset()
 
 
 class Selector(Part, Protocol):
@@ -151,11 +175,16 @@ class Selector(Part, Protocol):
         return state
 
 
+@runtime_checkable
 class Weigher(Part, Protocol):
     """Says how much each update counts. Sees the whole cohort at once."""
 
-    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
-        """One weight an update, none negative, summing to one."""
+    def summary(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What a client makes of its label counts, and sends in their place, if ``LABEL_SUMMARY`` is needed."""
+        return counts
+
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
+        """A weight for each update."""
         ...
 
 
@@ -192,7 +221,7 @@ class Method:
 
     @property
     def needs(self) -> frozenset[str]:
-        """What must leave a client, besides its trained model and its number of examples."""
+        """What the parts work with, besides trained models and their numbers of examples."""
         return self.selector.needs | self.weigher.needs | self.objective.needs | self.server.needs
 
 

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrofed.params import Params
+from entrofed.params import Layout, Params
 from entrofed.types import MEAN_PREDICTION, Context, Ledger, Update
 from entrofed.weighers.reselection import SoftLabelReselection
 
 PARAMS = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))
-CONTEXT = Context(PARAMS, 0, Ledger(sizes=np.ones(9, np.int64)))
+CONTEXT = Context(PARAMS, 0, Ledger(sizes=np.ones(9, np.int64)), Layout((), 1, 1, 0), seed=0, predict=None)
 
 
 def update(client, soft, size=10):
@@ -39,12 +39,16 @@ def plain(updates):
 
 def test_the_one_that_unbalances_goes():
     updates = [update(0, [1, 0]), update(1, [0, 1]), update(2, [1, 0])]
-    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == [0.0, 0.5, 0.5]  # of two alike the first goes
+    assert SoftLabelReselection().weigh(updates, CONTEXT).weights.tolist() == [
+        0.0,
+        0.5,
+        0.5,
+    ]  # of two alike the first goes
 
 
 def test_balanced_cohorts_stay():
     updates = [update(0, [1, 0], 10), update(1, [0, 1], 10)]
-    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == [0.5, 0.5]
+    assert SoftLabelReselection().weigh(updates, CONTEXT).weights.tolist() == [0.5, 0.5]
 
 
 @settings(deadline=None, max_examples=60)
@@ -52,4 +56,4 @@ def test_balanced_cohorts_stay():
 def test_equals_the_plain_search(n, seed):
     rng = np.random.default_rng(seed)
     updates = [update(int(c), rng.dirichlet(np.full(4, 0.3)), int(rng.integers(1, 50))) for c in rng.permutation(9)[:n]]
-    assert SoftLabelReselection().weigh(updates, CONTEXT).tolist() == pytest.approx(plain(updates))
+    assert SoftLabelReselection().weigh(updates, CONTEXT).weights.tolist() == pytest.approx(plain(updates))

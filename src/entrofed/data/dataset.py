@@ -1,6 +1,6 @@
 """What every dataset looks like once it is read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,7 @@ class Dataset:
 
     Inputs keep their compact stored form: images ``uint8 [n, channels, height, width]``, tables
     ``float32 [n, features]``, text ``uint8 [n, length]`` token numbers. Labels are ``int64`` in
-    ``0..len(classes)-1``. ``valid_*`` is a validation set that belongs to the server, where a paper fixes
-    one.
+    ``0..len(classes)-1``. ``valid_*`` is a validation set that belongs to the server, where there is one.
     ``roles`` names the natural owner of each training sample (the speaking role of a play), if there is one.
     ``full_scale`` is the greatest value a pixel can have; images are divided by it before anything else.
     """
@@ -35,6 +34,32 @@ class Dataset:
     roles: NDArray[np.int64] | None = None
     role_names: tuple[str, ...] = ()
     full_scale: float = 255.0
+
+    @property
+    def validation_size(self) -> int:
+        """Samples of the validation set; 0 if there is none."""
+        return 0 if self.valid_y is None else len(self.valid_y)
+
+    def set_aside(self, share: float, rng: np.random.Generator) -> "Dataset":
+        """The same data with a random share of the training part as the server's validation set."""
+        if self.valid_y is not None:
+            raise ConfigError(
+                f"data.validation = {share}: {self.name!r} has a validation set of its own, "
+                f"{self.validation_size} samples; leave the key out"
+            )
+        order = rng.permutation(len(self.train_y))
+        size = round(share * len(order))
+        if not 0 < size < len(order):
+            raise ConfigError(f"data.validation = {share} is {size} of {len(order)} training samples; change the share")
+        valid, train = np.sort(order[:size]), np.sort(order[size:])
+        return replace(
+            self,
+            train_x=self.train_x[train],
+            train_y=self.train_y[train],
+            valid_x=self.train_x[valid],
+            valid_y=self.train_y[valid],
+            roles=None if self.roles is None else self.roles[train],
+        )
 
 
 def scaling(dataset: Dataset, how: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -10,7 +10,7 @@ give their partitions.
 [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 
 import numpy as np
@@ -25,13 +25,13 @@ Random = Generator | RandomState
 
 def iid(labels: Indices, clients: int, rng: Random) -> list[Indices]:
     """Equal parts (sizes differ by one at most) of the samples in random order."""
-    _check(labels, clients)
+    number_of_classes(labels, clients)
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
 def contiguous(labels: Indices, clients: int, rng: Random) -> list[Indices]:
     """Equal consecutive pieces (sizes differ by one at most) in the order of the rows; nothing is drawn."""
-    _check(labels, clients)
+    number_of_classes(labels, clients)
     return list(np.array_split(np.arange(len(labels)), clients))
 
 
@@ -41,7 +41,7 @@ def by_role(roles: Indices) -> list[Indices]:
     >>> [shard.tolist() for shard in by_role(np.array([1, 0, 1]))]
     [[1], [0, 2]]
     """
-    return _of_each_class(roles, _check(roles, 1, "role"))
+    return _of_each_class(roles, number_of_classes(roles, 1, "role"))
 
 
 def dirichlet_balanced(
@@ -56,8 +56,8 @@ def dirichlet_balanced(
     imbalance". Differs from their script: if all of p is on full clients, which divides zero by zero there,
     p is drawn again over the others, because the renormalised p has just that distribution.
     """
-    classes = _check(labels, clients)
-    _positive("alpha", alpha)
+    classes = number_of_classes(labels, clients)
+    require_positive("alpha", alpha)
     _at_least("min_size", min_size, 0)
     _at_least("max_tries", max_tries, 1)
     if min_size * clients > len(labels):
@@ -73,9 +73,9 @@ def dirichlet_balanced(
             order = of_class.copy()
             rng.shuffle(order)
             is_open = sizes < len(labels) / clients
-            p = _simplex(rng, alpha, clients, 1)[0] * is_open
+            p = dirichlet_rows(rng, alpha, clients, 1)[0] * is_open
             if p.sum() == 0:
-                p[is_open] = _simplex(rng, alpha, int(is_open.sum()), 1)[0]
+                p[is_open] = dirichlet_rows(rng, alpha, int(is_open.sum()), 1)[0]
             cuts = (np.cumsum(p / p.sum()) * len(order)).astype(np.int64)
             cuts[-1] = len(order)
             shuffled.append(order)
@@ -94,14 +94,22 @@ def dirichlet_plain(labels: Indices, clients: int, rng: Random, *, alpha: float)
 
     Clients may stay empty. Used by the public runs of FedKLEntropy.
     """
-    classes = _check(labels, clients)
-    _positive("alpha", alpha)
-    p = _simplex(rng, alpha, clients, classes)
+    classes = number_of_classes(labels, clients)
+    require_positive("alpha", alpha)
+    p = dirichlet_rows(rng, alpha, clients, classes)
     members = _of_each_class(labels, classes)
-    totals = np.bincount(labels)
-    counts = (p * totals[:, None]).astype(np.int64)
+    return _deal([rng.permutation(m) for m in members], dealt_counts(p, np.bincount(labels)))
+
+
+def dealt_counts(shares: NDArray[np.float64], totals: Indices) -> Indices:
+    """floor(shares[c, k] totals[c]) samples of class c for client k, and the rest of each class for the last.
+
+    >>> dealt_counts(np.array([[0.5, 0.25, 0.25]]), np.array([11])).tolist()
+    [[5, 2, 4]]
+    """
+    counts = (shares * totals[:, None]).astype(np.int64)
     counts[:, -1] = totals - counts[:, :-1].sum(axis=1)
-    return _deal([rng.permutation(m) for m in members], counts)
+    return counts
 
 
 def dirichlet_mixed(
@@ -118,7 +126,7 @@ def dirichlet_mixed(
     The samples are first cut into two halves of the same class composition, one for each kind; the first
     ceil(K/2) clients share the first. Reference: FedEP, table 3, which does not say how the data is divided.
     """
-    _check(labels, clients)
+    number_of_classes(labels, clients)
     if clients < 2 or len(alphas) != 2:
         raise ConfigError(f"needs 2 clients or more and 2 alphas, not {clients} clients and alphas {alphas}")
     order = rng.permutation(len(labels))
@@ -137,7 +145,7 @@ def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_cli
     Reference: Li et al., Federated learning on non-IID data silos (ICDE 2022), "quantity-based label
     imbalance".
     """
-    classes = _check(labels, clients)
+    classes = number_of_classes(labels, clients)
     _at_least("labels_per_client", labels_per_client, 1)
     if labels_per_client > classes:
         raise ConfigError(f"labels_per_client = {labels_per_client} is more than the {classes} labels")
@@ -158,19 +166,13 @@ def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_cli
     return _deal([rng.permutation(m) for m in members], counts)
 
 
-PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
-    partition.__name__: partition
-    for partition in (iid, contiguous, dirichlet_balanced, dirichlet_plain, dirichlet_mixed, label_quantity)
-}
-
-
 def label_counts(labels: Indices, shards: Sequence[Indices], classes: int) -> Indices:
     """How many samples of each class each client holds, [clients, classes].
 
     >>> label_counts(np.array([0, 1, 1]), [np.array([0, 1]), np.array([2])], classes=2).tolist()
     [[1, 1], [0, 1]]
     """
-    found = _check(labels, 1)
+    found = number_of_classes(labels, 1)
     if found > classes:
         raise DataError(f"label {found - 1} of sample {labels.argmax()} is not in 0..{classes - 1}")
     client = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
@@ -209,7 +211,7 @@ def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list
     return train, test
 
 
-def _check(labels: Indices, clients: int, what: str = "label") -> int:
+def number_of_classes(labels: Indices, clients: int, what: str = "label") -> int:
     """The number of classes, max + 1."""
     _at_least("clients", clients, 1)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
@@ -226,7 +228,7 @@ def _at_least(name: str, value: int, least: int) -> None:
         raise ConfigError(f"{name} must be at least {least}, not {value}")
 
 
-def _positive(name: str, value: float) -> None:
+def require_positive(name: str, value: float) -> None:
     if not (isfinite(value) and value > 0):
         raise ConfigError(f"{name} must be positive and finite, not {value}")
 
@@ -237,7 +239,7 @@ def _of_each_class(labels: Indices, classes: int) -> list[Indices]:
     return np.split(order, np.cumsum(np.bincount(labels, minlength=classes))[:-1])
 
 
-def _simplex(rng: Random, alpha: float, size: int, rows: int) -> NDArray[np.float64]:
+def dirichlet_rows(rng: Random, alpha: float, size: int, rows: int) -> NDArray[np.float64]:
     """Rows of Dir(alpha); where a tiny alpha underflows to 0/0, its limit, all on one random client."""
     p = rng.dirichlet(np.full(size, min(alpha, 1e100)), rows)  # a larger alpha overflows; this is uniform
     for row in np.flatnonzero(~np.isfinite(p).all(axis=1)):

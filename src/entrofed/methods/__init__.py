@@ -6,6 +6,7 @@ from entrofed.methods.baselines import full, power_of_choice, reselection
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
+from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
 from entrofed.types import Method
 
 METHODS: dict[str, Callable[[], Method]] = {
@@ -14,6 +15,11 @@ METHODS: dict[str, Callable[[], Method]] = {
         fedavg,
         fedavg_uniform,
         fedentopt,
+        fedklentropy,
+        max_entropy,
+        inv_entropy,
+        fedep,
+        fedasl,
         minimax_sim,
         convex_hull,
         max_sim,

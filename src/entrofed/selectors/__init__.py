@@ -7,6 +7,7 @@ from entrofed.selectors.kl import KLSelection
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
+from entrofed.selectors.scripted import Scripted
 from entrofed.types import Selector
 
 SELECTORS: dict[str, type[Selector]] = {
@@ -21,5 +22,6 @@ SELECTORS: dict[str, type[Selector]] = {
         Interior,
         PowerOfChoice,
         KLSelection,
+        Scripted,
     )
 }

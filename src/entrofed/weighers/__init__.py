@@ -1,8 +1,29 @@
 """Parts that say how much each update counts."""
 
 from entrofed.types import Weigher
+from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
+from entrofed.weighers.label_entropy import LabelEntropy
+from entrofed.weighers.loss_deviation import LossDeviation
+from entrofed.weighers.permuted import Permuted
+from entrofed.weighers.pooled_kl import PooledKL
+from entrofed.weighers.prediction_entropy import PredictionEntropy
 from entrofed.weighers.reselection import SoftLabelReselection
 from entrofed.weighers.uniform import Uniform
+from entrofed.weighers.weight_kl import WeightHistogramKL
 
-WEIGHERS: dict[str, type[Weigher]] = {part.name: part for part in (DataSize, Uniform, SoftLabelReselection)}
+WEIGHERS: dict[str, type[Weigher]] = {
+    part.name: part
+    for part in (
+        DataSize,
+        Uniform,
+        LabelEntropy,
+        WeightHistogramKL,
+        PredictionEntropy,
+        PooledKL,
+        LossDeviation,
+        SoftLabelReselection,
+        Permuted,
+        Capped,
+    )
+}

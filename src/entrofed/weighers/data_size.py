@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.types import Context, Update, Weigher, Weights
+from entrofed.types import Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,7 @@ class DataSize(Weigher):
     name: ClassVar[str] = "data_size"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
 
-    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Shares of the cohort's examples."""
         sizes = np.array([update.num_examples for update in updates], np.float64)
-        weights: Weights = sizes / sizes.sum()
-        return weights
+        return Weighing(sizes / sizes.sum())

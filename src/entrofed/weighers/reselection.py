@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.info.entropy import entropy
-from entrofed.types import MEAN_PREDICTION, Context, Update, Weigher, Weights
+from entrofed.types import MEAN_PREDICTION, Context, Update, Weigher, Weighing
 
 MARGIN = 1e-12
 
@@ -24,7 +24,7 @@ class SoftLabelReselection(Weigher):
     reference: ClassVar[str] = "the re-selection baseline of FedEntOpt, Fig. 1 (FedEntropy)"
     needs: ClassVar[frozenset[str]] = frozenset({MEAN_PREDICTION})
 
-    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Zero for those left out, shares of the examples for the rest."""
         sizes = np.array([update.num_examples for update in updates], np.float64)
         soft = np.stack([update.facts[MEAN_PREDICTION] for update in updates]) * sizes[:, None]
@@ -42,5 +42,6 @@ class SoftLabelReselection(Weigher):
             if gains[best] <= MARGIN:
                 break
             kept[inside[best]] = False
-        weights: Weights = np.where(kept, sizes, 0.0) / sizes[kept].sum()
-        return weights
+        own = entropy(soft / sizes[:, None], base="bits")
+        origins = [{"entropy_bits": float(bits), "kept": bool(keep)} for bits, keep in zip(own, kept, strict=True)]
+        return Weighing(np.where(kept, sizes, 0.0) / sizes[kept].sum(), origins)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.types import Context, Update, Weigher, Weights
+from entrofed.types import Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)
@@ -15,6 +15,6 @@ class Uniform(Weigher):
 
     name: ClassVar[str] = "uniform"
 
-    def weigh(self, updates: Sequence[Update], context: Context) -> Weights:
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Equal shares."""
-        return np.full(len(updates), 1 / len(updates))
+        return Weighing(np.full(len(updates), 1 / len(updates)))
