@@ -107,12 +107,17 @@ def show(
     run: Path,
     *,
     selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
-    plot: Annotated[Path | None, Parameter(help="Draw the entropy of the cohorts into this .png or .svg file.")] = None,
+    weights: Annotated[bool, Parameter(help="How much each client counted, and why.", negative="")] = False,
+    plot: Annotated[
+        Path | None,
+        Parameter(help="Draw the entropy of the cohorts (with --weights: the weights) into this .png or .svg file."),
+    ] = None,
 ) -> None:
     """Show a run: its setting, its course, its outcome."""
     from entrofed.selection_view import entropy_chart, selection_tables
     from entrofed.store import find_runs
     from entrofed.view import save_chart, show_run
+    from entrofed.weights_view import weights_chart, weights_tables
 
     folders = find_runs([run])
     if not folders:
@@ -123,9 +128,11 @@ def show(
         show_run(folder, console)
         for table in selection_tables(folder) if selection else ():
             console.print(table)
+        for table in weights_tables(folder) if weights else ():
+            console.print(table)
     if plot is not None:
-        save_chart(entropy_chart(folders[0]), plot)
-        console.print(f"Entropy of the cohorts: {plot}", highlight=False, markup=False)
+        save_chart(weights_chart(folders[0]) if weights else entropy_chart(folders[0]), plot)
+        console.print(f"{'Weights' if weights else 'Entropy'} of the cohorts: {plot}", highlight=False, markup=False)
 
 
 @app.command

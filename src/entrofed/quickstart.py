@@ -29,6 +29,7 @@ def experiment(method: str, seed: int) -> Experiment:
                 "clients": 30,
                 "alpha": 0.1,
                 "min_size": 5,
+                "validation": 0.1,
             },
             "method": {
                 "name": method,

@@ -64,6 +64,8 @@ def build(kind: str, spec: str | Mapping[str, Any], *, around: Any = None) -> An
     A hyperparameter with the name of a kind is itself such a part, as in ``{"name": "capped", "weigher": "data_size",
     "share": 0.3}``; where it is not given, it is ``around``.
     """
+    if not isinstance(spec, str | Mapping):
+        raise ConfigError(f"{kind}: a name or a table of hyperparameters is expected, found {spec!r}")
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     if not isinstance(name := options.pop("name", None), str):
         raise ConfigError(f"{kind}: a table of hyperparameters needs a 'name', one of {', '.join(known(kind))}")

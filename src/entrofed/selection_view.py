@@ -45,11 +45,12 @@ def _picks(record: Record) -> Table:
     columns = list(dict.fromkeys(key for reason in record["reasons"] for key in reason))
     table = Table(*(column.replace("_", " ") for column in columns), title=title)
     for reason in record["reasons"]:
-        table.add_row(*(_cell(reason.get(column)) for column in columns))
+        table.add_row(*(cell(reason.get(column)) for column in columns))
     return table
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
+    """A value for a table."""
     return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
