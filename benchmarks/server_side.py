@@ -50,7 +50,7 @@ def vectors(clients: int, values: int, repeats: int) -> None:
     weights = rng.dirichlet(np.ones(clients))
     best = race({"read": lambda: [row.sum() for row in rows], "sum": lambda: weighted_sum(rows, weights)}, repeats)
     print(f"weighted sum of {clients} x {values:,}: {best['sum']:.3f} s, {best['sum'] / best['read']:.1f}x one read")
-    low, high = np.float32(min(row.min() for row in rows)), np.float32(max(row.max() for row in rows))
+    low, high = float(min(row.min() for row in rows)), float(max(row.max() for row in rows))
     plain = [np.histogram(row, bins=BINS, range=(low, high))[0] for row in rows]
     if not all(np.array_equal(count_equal(row, low, high, BINS), p) for row, p in zip(rows, plain, strict=True)):
         raise SystemExit("the counts differ from numpy.histogram's")

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
@@ -16,6 +17,9 @@ from entrofed.models import build
 from entrofed.params import Layout, Params
 from entrofed.seeds import torch_stream
 from entrofed.types import Training
+
+settings.register_profile("patient", deadline=None)  # a busy machine is no failure
+settings.load_profile("patient")
 
 
 @dataclass(frozen=True)

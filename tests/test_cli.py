@@ -542,3 +542,26 @@ def test_the_quickstart_is_an_experiment_that_can_be_run() -> None:
         made = quickstart.experiment(method, 3)
         assert (made.name, made.method.name, made.seed) == (method, method, 3)
         assert CATALOG[made.data.name].files == ()  # nothing to download
+
+
+def test_show_weights(go: Go, tmp_path: Path) -> None:
+    methods = ("method.name=inv_entropy", "method.weigher={name='capped', share=0.6}")
+    assert go("run", "iris.toml", *(word for setting in methods for word in ("--set", setting))).code == 0
+    shown = go("show", "runs/iris", "--weights", "--plot", "weights.png")
+    assert shown.code == 0
+    assert "prediction entropy bits" in shown.out
+    assert "uncapped" in shown.out
+    assert "x equal share" in shown.out
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+    assert go("show", "runs/iris", "--weights", "--plot", "weights.json").code == 0
+    chart = json.loads((tmp_path / "weights.json").read_text())
+    cells = chart["datasets"][chart["vconcat"][0]["data"]["name"]]
+    assert len(cells) == 4  # two rounds of two clients
+    assert sum(cell["weight"] for cell in cells) == pytest.approx(2)
+
+
+def test_show_weights_without_origins(go: Go) -> None:
+    assert go("run", "iris.toml", "--set", "method.weigher=uniform").code == 0
+    shown = go("show", "runs/iris", "--weights")
+    assert shown.code == 0
+    assert shown.out.count("│ 0.5000 │ 1.000   │") == 4

@@ -110,7 +110,7 @@ def test_nothing_to_evaluate_on() -> None:
 
 def test_a_piece_that_fails_is_an_error() -> None:
     backend = Recorder(Tally(np.eye(2, dtype=np.int64), 0.0), Failure("worker died"))
-    with pytest.raises(EntrofedError, match="evaluation of the global model failed: worker died"):
+    with pytest.raises(EntrofedError, match="evaluation of a model failed: worker died"):
         evaluate(backend, NOTHING, "test", np.arange(2 * PIECE))  # type: ignore[arg-type]
 
 
