@@ -343,6 +343,10 @@ def update_of(client: int, values: np.ndarray, counter: int = 1) -> Update:
     return Update(client, Params(locked(values), locked(np.array([counter]))), 10, 2, 1.0, 1.0)
 
 
+def server_context(start: Params, clients: int) -> Context:
+    return Context(start, 0, ledger_of(clients, np.random.default_rng(1)), LAYOUT, seed=5, predict=predict)
+
+
 def simplex(raw: list[float]) -> np.ndarray:
     weights = np.array(raw, np.float64)
     return locked(weights / weights.sum())
@@ -355,10 +359,11 @@ def test_nothing_learned_nothing_changed(part: Any, values: np.ndarray, raw: lis
     """If every client sends back the model it got, that is the next model, to the last bit."""
     start = Params(locked(values.copy()), locked(np.array([4])))
     updates = [update_of(k, values.copy(), 4) for k in range(len(raw))]
-    state = part.init(start)
+    context = server_context(start, len(updates))
+    state = part.init(start, context.ledger, np.arange(len(updates)))
     check_memory(state)
     for _ in range(2):
-        after, state = part.apply(start, updates, simplex(raw), state)
+        after, state = part.apply(updates, simplex(raw), context, state)
         assert after.values.dtype == np.float32
         np.testing.assert_array_equal(after.values, values)
         assert after.counters.tolist() == [4]
@@ -371,16 +376,17 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
     start = Params(locked(before), locked(np.array([0])))
     updates = [update_of(k, values, counter) for k, (values, _, counter) in enumerate(clients)]
     weights = simplex([weight for _, weight, _ in clients])
-    state = part.init(start)
+    context = server_context(start, len(updates))
+    state = part.init(start, context.ledger, np.arange(len(updates)))
     remembered = deepcopy(dict(state))
-    after, following = part.apply(start, updates, weights, state)
+    after, following = part.apply(updates, weights, context, state)
     assert same(state, remembered)
     check_memory(following)
     assert after.values.shape == (FLOATS,)
     assert after.values.dtype == np.float32
     assert after.counters.dtype == np.int64
     assert after.counters.tolist() == [max(counter for _, _, counter in clients)]
-    again, _ = part.apply(start, updates, weights, state)
+    again, _ = part.apply(updates, weights, context, state)
     np.testing.assert_array_equal(again.values, after.values)
     if part.name in AVERAGES:
         rows = np.array([values for values, _, _ in clients])
@@ -391,7 +397,7 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
 def test_average_by_hand() -> None:
     updates = [update_of(0, np.full(FLOATS, 1, np.float32), 7), update_of(1, np.full(FLOATS, 3, np.float32), 5)]
     start = Params(np.full(FLOATS, 99, np.float32), np.array([0]))
-    after, state = build("server", "average").apply(start, updates, np.array([0.25, 0.75]), {})
+    after, state = build("server", "average").apply(updates, np.array([0.25, 0.75]), server_context(start, 2), {})
     assert after.values.tolist() == [2.5] * FLOATS
     assert after.counters.tolist() == [7]
     assert state == {}
@@ -407,7 +413,7 @@ def test_a_loss_to_descend(part: Any) -> None:
         x, y = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4, 9])
     kept = x.clone(), y.clone()
     with torch_stream(0, "dropout"):
-        loss = part.loss(model, x, y)
+        loss = part.loss(model, x, y, {})
     assert loss.shape == ()
     assert loss.isfinite()
     loss.backward()
@@ -422,12 +428,12 @@ def test_a_loss_to_descend(part: Any) -> None:
             if parameter.grad is not None:
                 parameter -= 1e-3 * parameter.grad
     with torch_stream(0, "dropout"):
-        assert float(part.loss(model, x, y).detach()) < before
+        assert float(part.loss(model, x, y, {}).detach()) < before
 
 
 def test_cross_entropy_by_hand() -> None:
     """-ln(e / (e + 1)) and -ln(1/2)."""
     loss = build("objective", "cross_entropy").loss(
-        torch.nn.Identity(), torch.tensor([[1.0, 0.0], [3.0, 3.0]]), torch.tensor([0, 1])
+        torch.nn.Identity(), torch.tensor([[1.0, 0.0], [3.0, 3.0]]), torch.tensor([0, 1]), {}
     )
     assert float(loss) == pytest.approx((np.log1p(np.exp(-1)) + np.log(2)) / 2, rel=1e-6)

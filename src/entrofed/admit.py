@@ -45,6 +45,9 @@ def fault(update: Any, client: int, layout: Layout, nonfinite: NonFinite = "drop
             return f"no {what}"
     if nonfinite != "propagate" and not np.isfinite(update.params.values).all():
         return f"{np.count_nonzero(~np.isfinite(update.params.values))} non-finite parameters"
+    for what, fact in update.facts.items():
+        if not isinstance(fact, np.ndarray) or fact.dtype.kind not in "iuf" or not np.isfinite(fact).all():
+            return f"{what} is not an array of finite numbers"
     return None
 
 

@@ -6,7 +6,7 @@ shuffled pass with the partial last batch kept; a model with BatchNorm skips a b
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import numpy as np
@@ -18,9 +18,10 @@ from torch.optim.sgd import sgd
 from entrofed.augment import AUGMENTS
 from entrofed.params import Floats, Params
 from entrofed.seeds import stream, torch_stream
+from entrofed.servers.average import Average
 from entrofed.site import EVALUATION_BATCH, Site
-from entrofed.types import MEAN_PREDICTION, Objective, PartState, Training, Update
-from entrofed.workbench import Tensors
+from entrofed.types import MEAN_PREDICTION, Objective, PartState, ServerRule, Training, Update
+from entrofed.workbench import Gradients, Tensors
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,9 @@ class WorkOrder:
     needs: frozenset[str] = frozenset()
     limits: NDArray[np.int64] | None = None
     """Examples of each class to train on, if not all; which ones is drawn once a run."""
+    rule: ServerRule = Average()  # noqa: RUF009 (frozen)
+    broadcast: PartState = field(default_factory=dict)
+    """What the server rule sends along with the model."""
 
     def carry_out(self, site: Site) -> Update:
         """What a backend calls, wherever the work is done."""
@@ -49,15 +53,15 @@ class WorkOrder:
 class SGD:
     """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass a parameter."""
 
-    def __init__(self, parameters: Tensors, training: Training, memory: PartState) -> None:
-        self.parameters, self.training = parameters, training
-        self.velocity = _restore(memory, "velocity", parameters)
+    def __init__(self, gradients: Gradients, training: Training, memory: PartState) -> None:
+        self.gradients, self.training = gradients, training
+        self.velocity = _restore(memory, "velocity", gradients)
 
-    def step(self, gradients: Tensors) -> None:
+    def step(self, slopes: Tensors) -> None:
         """Change the parameters by their gradients."""
         sgd(
-            self.parameters,
-            gradients,
+            self.gradients.parameters,
+            slopes,
             cast("list[torch.Tensor | None]", self.velocity),
             fused=True,
             weight_decay=self.training.weight_decay,
@@ -70,24 +74,24 @@ class SGD:
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
-        return {"velocity": _flat(self.velocity)}
+        return {"velocity": self.gradients.flat(self.velocity)}
 
 
 class Adam:
     """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay)."""
 
-    def __init__(self, parameters: Tensors, training: Training, memory: PartState) -> None:
-        self.parameters, self.training = parameters, training
-        self.mean = _restore(memory, "mean", parameters)
-        self.square = _restore(memory, "square", parameters)
+    def __init__(self, gradients: Gradients, training: Training, memory: PartState) -> None:
+        self.gradients, self.training = gradients, training
+        self.mean = _restore(memory, "mean", gradients)
+        self.square = _restore(memory, "square", gradients)
         taken = float(memory.get("steps", np.zeros(())))
-        self.steps = [torch.tensor(taken) for _ in parameters]
+        self.steps = [torch.tensor(taken) for _ in gradients.parameters]
 
-    def step(self, gradients: Tensors) -> None:
+    def step(self, slopes: Tensors) -> None:
         """Change the parameters by their gradients."""
         adam(
-            self.parameters,
-            gradients,
+            self.gradients.parameters,
+            slopes,
             self.mean,
             self.square,
             [],
@@ -104,24 +108,34 @@ class Adam:
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
-        return {"mean": _flat(self.mean), "square": _flat(self.square), "steps": self.steps[0].numpy()}
+        flat = self.gradients.flat
+        return {"mean": flat(self.mean), "square": flat(self.square), "steps": self.steps[0].numpy()}
 
 
 OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
 
 
-def _restore(memory: PartState, name: str, parameters: Tensors) -> Tensors:
-    tensors = [torch.zeros_like(parameter) for parameter in parameters]
+def _restore(memory: PartState, name: str, gradients: Gradients) -> Tensors:
     if name in memory:
-        pieces = torch.split(torch.from_numpy(memory[name]), [tensor.numel() for tensor in tensors])
-        for tensor, piece in zip(tensors, pieces, strict=True):
-            tensor.copy_(piece.view(tensor.shape))
-    return tensors
+        return gradients.tensors(memory[name])
+    return [torch.zeros_like(parameter) for parameter in gradients.parameters]
 
 
-def _flat(tensors: Tensors) -> Floats:
-    flat: Floats = torch.cat([tensor.reshape(-1) for tensor in tensors]).numpy()
-    return flat
+class Correction:
+    """What is added to gradients besides the loss's: ``pull * (w - w_start) + shift``."""
+
+    def __init__(self, gradients: Gradients, pull: float, shift: Floats | None) -> None:
+        self._parameters, self._pull = gradients.parameters, pull
+        self._start = [parameter.detach().clone() for parameter in gradients.parameters] if pull else []
+        self._shift = gradients.tensors(shift) if shift is not None else []
+
+    def apply(self, slopes: Tensors) -> None:
+        """Change the gradients in place."""
+        if self._start:
+            distance = torch._foreach_sub(self._parameters, self._start)
+            torch._foreach_add_(slopes, distance, alpha=self._pull)
+        if self._shift:
+            torch._foreach_add_(slopes, self._shift)
 
 
 def samples_of(site: Site, order: WorkOrder) -> NDArray[np.int64]:
@@ -157,7 +171,7 @@ def batches(
 def train(site: Site, order: WorkOrder) -> Update:
     """Train as ordered and say what came of it."""
     began = time.perf_counter()
-    bench, training = site.bench, order.training
+    bench, training, objective = site.bench, order.training, order.objective
     bench.load(order.params)
     bench.model.train()
     losses: list[torch.Tensor] = []
@@ -165,33 +179,53 @@ def train(site: Site, order: WorkOrder) -> Update:
     epochs: list[int] = []
     rng = stream(order.seed, order.purpose, order.round, order.client)
     rows = samples_of(site, order)
+    given_for, shift = objective.begin(site, order), order.rule.shift(order)
     optimizer: SGD | Adam | None = None
     with torch_stream(order.seed, "layers", order.round, order.client):
         for x, y, epoch in batches(site, rows, training, rng):
             if len(y) == 1 and bench.has_batch_norm:
                 continue
-            gradients = bench.gradients(order.objective, x, y)
+            given = given_for(x)
+            gradients = bench.gradients(objective, x, y, given)
             if optimizer is None:
-                optimizer = OPTIMIZERS[training.optimizer](gradients.parameters, training, order.memory)
-            loss, slopes = gradients(x, y, whole=len(y) == training.batch_size)
+                optimizer = OPTIMIZERS[training.optimizer](gradients, training, order.memory)
+                correction = Correction(gradients, objective.pull, shift)
+            loss, slopes = gradients(x, y, given, whole=len(y) == training.batch_size)
             with torch.no_grad():
+                correction.apply(slopes)
                 optimizer.step(slopes)
             losses.append(loss)
             sizes.append(len(y))
             epochs.append(epoch)
-    total = torch.stack(losses).double().numpy() * sizes if losses else np.zeros(0)
-    last = np.array(epochs) == training.epochs - 1
-    n = len(rows)
-    return Update(
+    terms, total, last = _mean_losses(losses, sizes, epochs, len(rows), training.epochs)
+    update = Update(
         client=order.client,
         params=bench.dump(),
-        num_examples=n,
+        num_examples=len(rows),
         num_steps=len(losses),
-        train_loss=float(total.sum() / (n * training.epochs)) if n else 0.0,
-        train_loss_last_epoch=float(total[last].sum() / n) if n else 0.0,
+        train_loss=total,
+        train_loss_last_epoch=last,
+        terms=dict(zip(objective.terms, terms, strict=True)) if objective.terms and losses else {},
         seconds=time.perf_counter() - began,
-        memory=optimizer.memory() if optimizer and training.persist_optimizer else order.memory,
-        facts={MEAN_PREDICTION: mean_prediction(site, rows)} if MEAN_PREDICTION in order.needs and n else {},
+        facts={MEAN_PREDICTION: mean_prediction(site, rows)} if MEAN_PREDICTION in order.needs and len(rows) else {},
+    )
+    persisted = optimizer.memory() if optimizer and training.persist_optimizer else {}
+    update = replace(update, memory={**order.memory, **persisted, **objective.remember(order, update)})
+    return order.rule.report(order, update)
+
+
+def _mean_losses(
+    losses: list[torch.Tensor], sizes: list[int], epochs: list[int], n: int, passes: int
+) -> tuple[list[float], float, float]:
+    """The terms of the loss over all epochs, their sum, and the sum over the last epoch; zeros without any batch."""
+    if not losses:
+        return [], 0.0, 0.0
+    batches = torch.stack(losses).double().numpy().reshape(len(losses), -1) * np.array(sizes)[:, None]
+    total, last = batches.sum(axis=1), np.array(epochs) == passes - 1
+    return (
+        (batches.sum(axis=0) / (n * passes)).tolist(),
+        float(total.sum() / (n * passes)),
+        float(total[last].sum() / n),
     )
 
 

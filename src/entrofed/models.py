@@ -43,6 +43,11 @@ class Classifier(nn.Module):
         logits: Tensor = self.output(self.encoder(x))
         return logits
 
+    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [batch, classes] and the representation that contrastive training compares, from one pass."""
+        h = self.encoder(x)
+        return self.output(h), h
+
 
 class ProjectingClassifier(Classifier):
     """A classifier with the 256-dimensional representation that contrastive training compares (MOON).

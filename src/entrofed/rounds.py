@@ -30,6 +30,7 @@ from entrofed.types import (
     Failure,
     Ledger,
     Method,
+    PartState,
     Selection,
     State,
     Training,
@@ -103,7 +104,7 @@ def run_round(
         released = np.maximum(np.rint(ledger.label_counts.sum(axis=1)), 1).astype(int)
         updates = [replace(update, num_examples=int(released[update.client])) for update in updates]
     traffic.models(down=len(chosen), up=len(updates))
-    traffic.facts(updates)
+    traffic.extras(len(chosen), orders.broadcast, updates)
     clock.lap("admit")
 
     enough = len(updates) >= rules.quorum
@@ -112,10 +113,12 @@ def run_round(
         context = Context(state.params, state.round, ledger, layout, rules.seed, predict)
         weighing = safe_weights(method.weigher, updates, context)
         clock.lap("weigh")
-        params, server = method.server.apply(state.params, updates, weighing.weights, state.server)
+        params, server = method.server.apply(updates, weighing.weights, context, state.server)
+        memory = state.memory | {update.client: update.memory for update in updates if update.memory}
     else:
         log.warning("round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), rules.quorum)
         weighing, params, server = Weighing(np.zeros(len(updates))), state.params, state.server
+        memory = state.memory
     clock.lap("aggregate")
 
     after = State(
@@ -123,7 +126,7 @@ def run_round(
         params=params,
         selector=method.selector.observe(selection.state, state.params, updates),
         server=server,
-        memory={**state.memory, **{update.client: update.memory for update in updates if update.memory}},
+        memory=memory,
         skipped=0 if enough else state.skipped + 1,
     )
     inside, test = None, None
@@ -147,6 +150,7 @@ def run_round(
                 "weight": float(weight),
                 "train_loss": update.train_loss,
                 "train_loss_last_epoch": update.train_loss_last_epoch,
+                **({"loss_terms": dict(update.terms)} if update.terms else {}),
                 **({"origin": weighing.origins[i]} if weighing.origins else {}),
             }
             for i, (update, weight) in enumerate(zip(updates, weighing.weights, strict=True))
@@ -182,6 +186,7 @@ class _Orders:
     def __init__(self, state: State, method: Method, rules: Rules, federation: Federation) -> None:
         self.state, self.method, self.rules, self.federation = state, method, rules, federation
         self.training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
+        self.broadcast = method.server.broadcast(state.server)
 
     def make(self, clients: Iterable[int], purpose: str, selection: Selection | None = None) -> list[WorkOrder]:
         """One order a client; faults decide how many epochs it manages."""
@@ -202,6 +207,8 @@ class _Orders:
                 purpose=purpose,
                 needs=self.method.needs,
                 limits=selection.limits.get(client) if selection is not None else None,
+                rule=self.method.server,
+                broadcast=self.broadcast,
             )
             for client in clients
         ]
@@ -227,7 +234,9 @@ class _Traffic:
         self.down += clients * self._model
         self.up += clients * 8
 
-    def facts(self, updates: list[Update]) -> None:
+    def extras(self, clients: int, broadcast: PartState, updates: list[Update]) -> None:
+        """What goes along with the models, both ways."""
+        self.down += clients * sum(array.nbytes for array in broadcast.values())
         self.up += sum(array.nbytes for update in updates for array in update.facts.values())
 
 

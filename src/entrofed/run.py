@@ -100,6 +100,7 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
     build = partial(known, data.train_x.shape[1:], len(data.classes), **spec)
     with torch_stream(experiment.seed, "init"):
         model = build()
+    experiment.method.recipe().objective.check(model)
     layout = Layout.of(model)
     return Setup(federation, build, layout, layout.read(model))
 
@@ -139,7 +140,7 @@ class _Run:
             round=0,
             params=setup.params,
             selector=self.method.selector.init(self.ledger, self.federation.participants),
-            server=self.method.server.init(setup.params),
+            server=self.method.server.init(setup.params, self.ledger, self.federation.participants),
             memory={},
         )
         if resume:

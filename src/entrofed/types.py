@@ -13,6 +13,7 @@ from entrofed.info.prediction import Predictions
 from entrofed.params import Layout, Params
 
 if TYPE_CHECKING:
+    from entrofed.client import WorkOrder
     from entrofed.federation import Federation
     from entrofed.site import Site
 
@@ -36,9 +37,12 @@ class Update:
     train_loss: float
     train_loss_last_epoch: float
     seconds: float = 0.0
+    terms: Mapping[str, float] = field(default_factory=dict)
+    """The training loss by its terms, where the objective has several."""
     memory: PartState = field(default_factory=dict)
-    facts: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    """What else the method asked for (``needs``)."""
+    """Stays with the client until it takes part again."""
+    facts: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """What else the method asked for (``needs``), or its server rule sends."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class State:
     params: Params
     selector: PartState
     server: PartState
-    memory: Mapping[int, PartState]
+    memory: dict[int, PartState]
     skipped: int = 0
     """Rounds in a row that ended below the quorum."""
 
@@ -189,25 +193,61 @@ class Weigher(Part, Protocol):
 
 
 class ServerRule(Part, Protocol):
-    """Makes the next model from the weighted updates."""
+    """Makes the next model from the weighted updates, and brings along what clients must do for it."""
 
-    def init(self, params: Params) -> PartState:
+    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
         """What is remembered before the first round."""
         return {}
 
     def apply(
-        self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState
+        self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The next model and what to remember."""
         ...
+
+    def broadcast(self, state: PartState) -> PartState:
+        """What goes to the clients besides the model."""
+        return {}
+
+    def shift(self, order: "WorkOrder") -> NDArray[np.float32] | None:
+        """At a client: what is added to every gradient, for all trainable parameters in a row."""
+        return None
+
+    def report(self, order: "WorkOrder", update: Update) -> Update:
+        """At a client: the update with what else the server must know of it, and what the client remembers."""
+        return update
+
+
+Given = Mapping[str, torch.Tensor]
+"""What a loss depends on besides the model and the batch."""
 
 
 class Objective(Part, Protocol):
     """What a client minimizes on a batch."""
 
-    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """The mean loss of the batch, a scalar to differentiate."""
+    terms: ClassVar[tuple[str, ...]] = ()
+    """Names of the terms of the loss, if it returns several to be reported apart."""
+
+    @property
+    def pull(self) -> float:
+        """How strongly parameters are drawn to where they started: this times the distance is added to gradients."""
+        return 0.0
+
+    def check(self, model: torch.nn.Module) -> None:
+        """Raise a ConfigError if the objective cannot train such a model."""
+        return
+
+    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+        """Called once for each client and round; what it returns is called with the inputs of each batch."""
+        return lambda x: {}
+
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean loss of the batch, a scalar to differentiate; or its ``terms``, whose sum is differentiated."""
         ...
+
+    def remember(self, order: "WorkOrder", update: Update) -> PartState:
+        """What the client keeps for its next participation."""
+        return {}
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ Convolutions are kept channels-last, the order that the CPU kernels want; :meth:
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 
-from entrofed.params import Layout, Params
+from entrofed.params import Floats, Layout, Params
 from entrofed.seeds import torch_stream
-from entrofed.types import Objective
+from entrofed.types import Given, Objective
 
 Tensors = list[torch.Tensor]
 
@@ -19,77 +20,125 @@ class Workbench:
     """A model that can be filled with a state, trained and read out again."""
 
     def __init__(self, build: Callable[[], torch.nn.Module], *, compiled: bool = False) -> None:
-        with torch_stream(0, "workbench"):
-            model = build()
-        self.layout = Layout.of(model)
-        self.model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._build, self._compiled = build, compiled
+        self.model = self._new()
+        self.layout = Layout.of(self.model)
         self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules())
-        self._tensors = {
-            **{name: parameter.data for name, parameter in self.model.named_parameters()},
-            **dict(self.model.named_buffers()),
-        }
-        self._compiled = compiled
-        self._gradients: dict[Objective, Gradients] = {}
+        self._gradients: dict[tuple[Objective, frozenset[str]], Gradients] = {}
+        self._frozen: dict[str, torch.nn.Module] = {}
+
+    def _new(self) -> torch.nn.Module:
+        with torch_stream(0, "workbench"):
+            return self._build().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def load(self, params: Params) -> None:
         """Put a model's state on the bench."""
+        self._fill(self.model, params)
+
+    def _fill(self, model: torch.nn.Module, params: Params) -> None:
+        tensors = _tensors(model)
         for name, array in self.layout.split(params).items():
-            self._tensors[name].copy_(torch.from_numpy(array))
+            tensors[name].copy_(torch.from_numpy(array))
 
     def dump(self) -> Params:
         """A copy of the state now on the bench."""
-        return self.layout.join({e.name: self._tensors[e.name].numpy() for e in self.layout.entries})
+        tensors = _tensors(self.model)
+        return self.layout.join({e.name: tensors[e.name].numpy() for e in self.layout.entries})
 
-    def gradients(self, objective: Objective, x: torch.Tensor, y: torch.Tensor) -> "Gradients":
-        """How an objective is differentiated; ``x`` and ``y`` are any batch."""
-        if objective not in self._gradients:
-            self._gradients[objective] = Gradients(self.model, objective, x, y, compiled=self._compiled)
-        return self._gradients[objective]
+    def frozen(self, role: str, params: Params) -> torch.nn.Module:
+        """Another model with this state, in evaluation mode, to compare with; one a role, reused."""
+        if role not in self._frozen:
+            self._frozen[role] = self._new().eval()
+        self._fill(self._frozen[role], params)
+        return self._frozen[role]
+
+    def gradients(self, objective: Objective, x: torch.Tensor, y: torch.Tensor, given: Given) -> "Gradients":
+        """How an objective is differentiated; ``x``, ``y`` and ``given`` are any batch."""
+        key = objective, frozenset(given)
+        if key not in self._gradients:
+            self._gradients[key] = Gradients(self.model, self.layout, objective, x, y, given, compiled=self._compiled)
+        return self._gradients[key]
+
+
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    parameters = {name: parameter.data for name, parameter in model.named_parameters()}
+    return {**parameters, **dict(model.named_buffers())}
 
 
 class Gradients:
     """Loss and gradients of an objective, for the parameters that it depends on."""
 
     def __init__(
-        self, model: torch.nn.Module, objective: Objective, x: torch.Tensor, y: torch.Tensor, *, compiled: bool
+        self,
+        model: torch.nn.Module,
+        layout: Layout,
+        objective: Objective,
+        x: torch.Tensor,
+        y: torch.Tensor,
+        given: Given,
+        *,
+        compiled: bool,
     ) -> None:
         self._model, self._objective = model, objective
         named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         model.eval()  # a trial run, to see which parameters matter; it must leave no trace
         with torch.random.fork_rng(devices=[]):
-            trial = torch.autograd.grad(objective.loss(model, x, y), list(named.values()), allow_unused=True)
+            loss = objective.loss(model, x, y, given).sum()
+            trial = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
         self.parameters: Tensors = [named[name] for name in used]
+        places = {entry.name: slice(entry.start, entry.start + entry.size) for entry in layout.entries}
+        self._places, self._length = [places[name] for name in used], layout.trainable
         self._compiled = _compile(model, objective, used) if compiled else None
 
-    def __call__(self, x: torch.Tensor, y: torch.Tensor, *, whole: bool) -> tuple[torch.Tensor, Tensors]:
-        """The loss of a batch, and the gradient of each of ``parameters``.
+    def __call__(self, x: torch.Tensor, y: torch.Tensor, given: Given, *, whole: bool) -> tuple[torch.Tensor, Tensors]:
+        """The loss of a batch (or its terms), and the gradient of each of ``parameters``.
 
         Only whole batches are compiled: every size of a partial one would be compiled again.
         """
         if self._compiled is not None and whole:
-            return self._compiled(x, y)
-        loss = self._objective.loss(self._model, x, y)
-        return loss.detach(), list(torch.autograd.grad(loss, self.parameters))
+            return self._compiled(x, y, given)
+        loss = self._objective.loss(self._model, x, y, given)
+        return loss.detach(), list(torch.autograd.grad(loss.sum() if loss.ndim else loss, self.parameters))
+
+    def tensors(self, flat: Floats) -> Tensors:
+        """What a vector of all trainable parameters holds for ``parameters``, in their memory format."""
+        tensors = [torch.empty_like(parameter) for parameter in self.parameters]
+        for tensor, place in zip(tensors, self._places, strict=True):
+            tensor.copy_(torch.from_numpy(flat[place]).view(tensor.shape))
+        return tensors
+
+    def flat(self, tensors: Tensors) -> Floats:
+        """The inverse of :meth:`tensors`, with zeros for parameters that do not matter."""
+        flat = np.zeros(self._length, np.float32)
+        for tensor, place in zip(tensors, self._places, strict=True):
+            flat[place] = tensor.reshape(-1).numpy()
+        return flat
 
 
-def _compile(
-    model: torch.nn.Module, objective: Objective, used: list[str]
-) -> Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, Tensors]]:
+Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
+
+
+def _compile(model: torch.nn.Module, objective: Objective, used: list[str]) -> Compiled:
     """Loss and gradients as one compiled graph, forward and backward together."""
     named, buffers = dict(model.named_parameters()), dict(model.named_buffers())
     values = [named[name].detach() for name in used]
     names = [f"model.{name}" for name in (*used, *buffers)]
     module = _Loss(model, objective)
 
-    def loss(values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+    def loss(
+        values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor, given: Given
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, Tensors]]:
         changed = [buffer.clone() for buffer in buffers]
         state = dict(zip(names, values + changed, strict=True))
-        return torch.func.functional_call(module, state, (x, y)), changed
+        found = torch.func.functional_call(module, state, (x, y, given))
+        return found.sum(), (found, changed)
 
-    def gradients(values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
-        found, (value, changed) = torch.func.grad_and_value(loss, has_aux=True)(values, buffers, x, y)
+    def gradients(
+        values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor, given: Given
+    ) -> tuple[torch.Tensor, Tensors]:
+        found, (_, (value, changed)) = torch.func.grad_and_value(loss, has_aux=True)(values, buffers, x, y, given)
         for buffer, new in zip(buffers, changed, strict=True):
             buffer.copy_(new)
         return value, found
@@ -97,9 +146,9 @@ def _compile(
     function = torch.compile(gradients, dynamic=False)
     kept = list(buffers.values())
 
-    def call(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, Tensors]:
+    def call(x: torch.Tensor, y: torch.Tensor, given: Given) -> tuple[torch.Tensor, Tensors]:
         with torch.no_grad():
-            return function(values, kept, x, y)
+            return function(values, kept, x, y, dict(given))
 
     return call
 
@@ -111,5 +160,5 @@ class _Loss(torch.nn.Module):
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return self.objective.loss(self.model, x, y)
+    def forward(self, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        return self.objective.loss(self.model, x, y, given)

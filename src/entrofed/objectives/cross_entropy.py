@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from entrofed.types import Objective
+from entrofed.types import Given, Objective
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,6 @@ class CrossEntropy(Objective):
 
     name: ClassVar[str] = "cross_entropy"
 
-    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""
         return torch.nn.functional.cross_entropy(model(x), y)

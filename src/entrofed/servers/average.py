@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.params import Params, weighted_sum
-from entrofed.types import PartState, ServerRule, Update, Weights
+from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,14 @@ class Average(ServerRule):
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
 
     def apply(
-        self, params: Params, updates: Sequence[Update], weights: Weights, state: PartState
+        self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The average, whatever the model before was."""
-        values = weighted_sum([update.params.values for update in updates], weights)
-        counters = np.max([update.params.counters for update in updates], axis=0)
-        return Params(values.astype(np.float32), counters), state
+        return average(updates, weights), state
+
+
+def average(updates: Sequence[Update], weights: Weights) -> Params:
+    """The weighted average of parameters and float buffers; the maximum of integer buffers."""
+    values = weighted_sum([update.params.values for update in updates], weights)
+    counters = np.max([update.params.counters for update in updates], axis=0)
+    return Params(values.astype(np.float32), counters)
