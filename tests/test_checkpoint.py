@@ -3,6 +3,7 @@
 import json
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from safetensors.numpy import load, save
 
 from entrofed.checkpoint import KEEP, Checkpoints, pack, unpack
 from entrofed.errors import CheckpointError
+from entrofed.memories import Memories, Pool
 from entrofed.params import Layout, Params
 from entrofed.types import PartState, State
 
@@ -47,6 +49,14 @@ def check_same(found: State | None, expected: State) -> None:
         check_arrays(found.memory[client], values)
 
 
+def check_survives(whole: State) -> None:
+    """Packed and unpacked, a state is the same."""
+    with TemporaryDirectory() as folder:
+        pool = Pool(Path(folder), 0)
+        raw = pack(whole, LAYOUT, (Memories(pool) | whole.memory).store())
+        check_same(unpack(raw, LAYOUT, pool), whole)
+
+
 any_array = st.sampled_from([np.float32, np.float64, np.int64, np.int32, np.uint8, np.bool_]).flatmap(
     lambda dtype: arrays(dtype, array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=3))
 )
@@ -57,7 +67,7 @@ part_states = st.dictionaries(st.text(min_size=1, max_size=6), any_array, max_si
 @given(
     part_states,
     part_states,
-    st.dictionaries(st.integers(0, 10**6), part_states.filter(len), max_size=3),
+    st.dictionaries(st.integers(0, 10**6), part_states, max_size=3),
     st.integers(0, 10**9),
     st.integers(0, 9),
 )
@@ -65,7 +75,7 @@ def test_what_goes_in_comes_out(
     selector: PartState, server: PartState, memory: dict[int, PartState], number: int, skipped: int
 ) -> None:
     whole = state(number, selector=selector, server=server, memory=memory, skipped=skipped)
-    check_same(unpack(pack(whole, LAYOUT), LAYOUT), whole)
+    check_survives(whole)
 
 
 @pytest.mark.parametrize(
@@ -82,11 +92,11 @@ def test_what_goes_in_comes_out(
 )
 def test_odd_arrays(array: np.ndarray) -> None:
     whole = state(selector={"x": array}, server={"x": array}, memory={3: {"x": array}})
-    check_same(unpack(pack(whole, LAYOUT), LAYOUT), whole)
+    check_survives(whole)
 
 
 def test_tensors_carry_torchs_names() -> None:
-    tensors = load(pack(state(4), LAYOUT))
+    tensors = load(pack(state(4), LAYOUT, {}))
     model = {name.removeprefix("model/"): array for name, array in tensors.items() if name.startswith("model/")}
     assert model.keys() == MODEL.state_dict().keys()
     assert model["0.weight"].tolist() == [[4, 5, 6], [7, 8, 9]]
@@ -95,7 +105,7 @@ def test_tensors_carry_torchs_names() -> None:
 
 def changed(**tensors: np.ndarray | None) -> bytes:
     """A packed state with some tensors replaced or removed."""
-    kept = {**load(pack(state(), LAYOUT)), **{name.replace("__", "/"): t for name, t in tensors.items()}}
+    kept = {**load(pack(state(), LAYOUT, {})), **{name.replace("__", "/"): t for name, t in tensors.items()}}
     return save({name: tensor for name, tensor in kept.items() if tensor is not None})
 
 
@@ -105,25 +115,26 @@ def changed(**tensors: np.ndarray | None) -> bytes:
         (b"", "not a checkpoint of this model"),
         (b"{}", "not a checkpoint of this model"),
         (b"\xff" * 100, "not a checkpoint of this model"),
-        (pack(state(), LAYOUT)[:-1], "not a checkpoint of this model"),
+        (pack(state(), LAYOUT, {})[:-1], "not a checkpoint of this model"),
         (save({"nowhere": np.zeros(1)}), "not a checkpoint of this model"),
         (save({"elsewhere/x": np.zeros(1)}), "not a checkpoint of this model"),
         (changed(run__round=None), "not a checkpoint of this model"),
         (changed(run__round=np.zeros(0, np.int64)), "not a checkpoint of this model"),
-        (changed(memory__three__x=np.zeros(1)), "not a checkpoint of this model"),
+        (changed(memory__three=np.zeros(32, np.uint8)), "not a checkpoint of this model"),
+        (changed(memory__3=np.zeros(32, np.uint8)), f"{'00' * 32}.safetensors: unreadable memory of a client"),
         (changed(**{"model__0.bias": None}), "'0.bias' should have shape (2,), found nothing"),
         (changed(**{"model__0.bias": np.zeros(3, np.float32)}), "'0.bias' should have shape (2,), found (3,)"),
     ],
 )
-def test_what_is_no_checkpoint(raw: bytes, said: str) -> None:
+def test_what_is_no_checkpoint(tmp_path: Path, raw: bytes, said: str) -> None:
     with pytest.raises(CheckpointError) as caught:
-        unpack(raw, LAYOUT)
+        unpack(raw, LAYOUT, Pool(tmp_path, 0))
     assert said in str(caught.value)
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", LAYOUT)
+    return Checkpoints(tmp_path / "checkpoints", LAYOUT, Pool(tmp_path / "memory", 10**6))
 
 
 def names(checkpoints: Checkpoints) -> list[str]:
@@ -151,10 +162,16 @@ def test_only_the_last_two_are_kept(kept: Checkpoints) -> None:
 
 
 def test_the_manifest_vouches(kept: Checkpoints) -> None:
-    kept.save(state(5))
+    kept.save(state(5, memory={3: {"x": np.zeros(2)}}))
     raw = (kept.folder / "round-000005.safetensors").read_bytes()
     manifest = json.loads((kept.folder / "round-000005.json").read_text())
-    assert manifest == {"round": 5, "bytes": len(raw), "sha256": sha256(raw).hexdigest()}
+    [remembered] = kept.pool.folder.iterdir()
+    assert manifest == {
+        "round": 5,
+        "bytes": len(raw),
+        "sha256": sha256(raw).hexdigest(),
+        "memory": {"3": sha256(remembered.read_bytes()).hexdigest()},
+    }
 
 
 def flip_a_bit(path: Path) -> None:
@@ -213,7 +230,7 @@ def test_without_a_manifest_it_does_not_count(kept: Checkpoints) -> None:
 
 def test_another_models_checkpoint_is_named(kept: Checkpoints) -> None:
     kept.save(state(1))
-    found, problems = Checkpoints(kept.folder, Layout.of(torch.nn.Linear(3, 3))).last()
+    found, problems = Checkpoints(kept.folder, Layout.of(torch.nn.Linear(3, 3)), kept.pool).last()
     assert found is None
     assert "round-000001.safetensors: tensor 'weight' should have shape (3, 3), found nothing" in problems[0]
 
@@ -236,9 +253,9 @@ def test_the_best_is_kept_apart(kept: Checkpoints) -> None:
     assert kept.last() == (None, [])
     for number in (3, 4, 5):
         kept.save(state(number))
-    kept.save_best(state(5), 0.875)
+    kept.save_best(state(5, memory={3: {"x": np.zeros(2)}}), 0.875)
     assert kept.best_accuracy() == 0.875
-    check_same(kept.read(kept.folder / "best.json"), state(5))
+    check_same(kept.read(kept.folder / "best.json"), state(5))  # without memories
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"accuracy": null}', '{"accuracy": "high"}'])

@@ -10,7 +10,7 @@ from textwrap import dedent
 from typing import Any, ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from entrofed import config, registry
@@ -387,7 +387,11 @@ experiments = st.fixed_dictionaries(
 @settings(deadline=None, max_examples=150)
 @given(experiments)
 def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
-    experiment = parse(table)
+    try:
+        experiment = parse(table)
+    except ConfigError as error:
+        assume("server rule" not in str(error))  # parts that do not go together
+        raise
     text = to_toml(experiment)
     again = parse(tomllib.loads(text))
     assert again == experiment

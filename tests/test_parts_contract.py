@@ -5,6 +5,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
+from entrofed.client import WorkOrder, train
+from entrofed.concatenated import Concatenated
 from entrofed.config import MethodSection
+from entrofed.data.dataset import Dataset
+from entrofed.federation import Federation
 from entrofed.info.prediction import Predictions
 from entrofed.info.simplex import water_fill
 from entrofed.models import build as build_model
+from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.params import Entry, Layout, Params
 from entrofed.registry import PART_KINDS, build, describe, known
 from entrofed.seeds import torch_stream
+from entrofed.site import Site
 from entrofed.types import FIRST_UPDATE, MEAN_PREDICTION, Context, Ledger, Method, Update
 from entrofed.weigh import safe_weights
 
@@ -51,8 +58,10 @@ CAPS = {"capped"}
 """Weighers with a most that one client can weigh."""
 SCRIPTED = {"scripted"}
 """Selectors that choose whom they are told to."""
-AVERAGES = {"average"}
-"""Server rules whose model is a plain average of the clients'."""
+BRANCHES = {"branch"}
+"""Objectives that train a part of a concatenated network."""
+AVERAGES = {"average", "median", "trimmed_mean", "krum"}
+"""Server rules whose values lie between the lowest and the highest of the clients'."""
 
 
 def of_kind(kind: str, *, without: set[str] = frozenset()) -> pytest.MarkDecorator:  # type: ignore[assignment]
@@ -343,8 +352,23 @@ def update_of(client: int, values: np.ndarray, counter: int = 1) -> Update:
     return Update(client, Params(locked(values), locked(np.array([counter]))), 10, 2, 1.0, 1.0)
 
 
-def server_context(start: Params, clients: int) -> Context:
-    return Context(start, 0, ledger_of(clients, np.random.default_rng(1)), LAYOUT, seed=5, predict=predict)
+def server_context(start: Params) -> Context:
+    return Context(start, 0, ledger_of(10, np.random.default_rng(1)), LAYOUT, seed=5, predict=predict)
+
+
+def reported(part: Any, start: Params, updates: list[Update], state: Mapping[str, Any]) -> list[Update]:
+    """The updates with what the rule has its clients add."""
+    training = MethodSection().training()
+    broadcast = part.broadcast(state)
+    check_memory(broadcast)
+    added = [
+        part.report(WorkOrder(u.client, 0, 0, start, CrossEntropy(), training, 1, rule=part, broadcast=broadcast), u)
+        for u in updates
+    ]
+    for update in added:
+        check_memory(update.memory)
+        check_memory(update.facts)
+    return added
 
 
 def simplex(raw: list[float]) -> np.ndarray:
@@ -359,10 +383,11 @@ def test_nothing_learned_nothing_changed(part: Any, values: np.ndarray, raw: lis
     """If every client sends back the model it got, that is the next model, to the last bit."""
     start = Params(locked(values.copy()), locked(np.array([4])))
     updates = [update_of(k, values.copy(), 4) for k in range(len(raw))]
-    context = server_context(start, len(updates))
-    state = part.init(start, context.ledger, np.arange(len(updates)))
+    context = server_context(start)
+    state = part.init(start, context.ledger, np.arange(10))
     check_memory(state)
     for _ in range(2):
+        updates = reported(part, start, updates, state)
         after, state = part.apply(updates, simplex(raw), context, state)
         assert after.values.dtype == np.float32
         np.testing.assert_array_equal(after.values, values)
@@ -376,8 +401,9 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
     start = Params(locked(before), locked(np.array([0])))
     updates = [update_of(k, values, counter) for k, (values, _, counter) in enumerate(clients)]
     weights = simplex([weight for _, weight, _ in clients])
-    context = server_context(start, len(updates))
-    state = part.init(start, context.ledger, np.arange(len(updates)))
+    context = server_context(start)
+    state = part.init(start, context.ledger, np.arange(10))
+    updates = reported(part, start, updates, state)
     remembered = deepcopy(dict(state))
     after, following = part.apply(updates, weights, context, state)
     assert same(state, remembered)
@@ -397,7 +423,7 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
 def test_average_by_hand() -> None:
     updates = [update_of(0, np.full(FLOATS, 1, np.float32), 7), update_of(1, np.full(FLOATS, 3, np.float32), 5)]
     start = Params(np.full(FLOATS, 99, np.float32), np.array([0]))
-    after, state = build("server", "average").apply(updates, np.array([0.25, 0.75]), server_context(start, 2), {})
+    after, state = build("server", "average").apply(updates, np.array([0.25, 0.75]), server_context(start), {})
     assert after.values.tolist() == [2.5] * FLOATS
     assert after.counters.tolist() == [7]
     assert state == {}
@@ -406,29 +432,72 @@ def test_average_by_hand() -> None:
 # Objectives
 
 
+def site_of(part: Any) -> Site:
+    """Ten pictures of six of ten classes, and a network that the objective can train."""
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 256, (10, 1, 28, 28), dtype=np.uint8), np.array([0, 1, 2, 3, 4, 9, 0, 1, 1, 1])
+    half, rows = np.full(1, 0.5, np.float32), np.arange(10)
+    data = Dataset("ten", "image", x, y, x, y, tuple("0123456789"))
+    federation = Federation(data, half, half, (rows,), (rows[:0],), np.arange(1), np.bincount(y, minlength=10)[None])
+    make: Any = partial(build_model, "lenet_bn", (1, 28, 28), 10)
+    return Site(federation, partial(Concatenated, make, 2) if part.name in BRANCHES else make, compiled=False)
+
+
+def order_for(part: Any, site: Site, *, memory: bool) -> WorkOrder:
+    """An order to a client, with or without a model of its own from before."""
+    start = site.bench.dump()
+    before = {"previous": start.values * np.float32(0.9), "previous_counters": start.counters}
+    training = replace(MethodSection().training(), batch_size=4, lr=1e-3)
+    broadcast = {"clusters": np.array([1]), "phase": np.array(False)}
+    return WorkOrder(0, 0, 0, start, part, training, 10, memory=before if memory else {}, broadcast=broadcast)
+
+
 @of_kind("objective")
-def test_a_loss_to_descend(part: Any) -> None:
-    with torch_stream(0, "init"):
-        model = build_model("lenet_bn", (1, 28, 28), 10)
-        x, y = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4, 9])
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_loss_to_descend(part: Any, memory: bool) -> None:
+    site = site_of(part)
+    model = site.bench.model
+    part.check(model)
+    order = order_for(part, site, memory=memory)
+    x, y = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4, 9])
     kept = x.clone(), y.clone()
-    with torch_stream(0, "dropout"):
-        loss = part.loss(model, x, y, {})
-    assert loss.shape == ()
-    assert loss.isfinite()
-    loss.backward()
+    given = part.begin(site, order)(x)
+
+    def loss() -> torch.Tensor:
+        with torch_stream(0, "dropout"):
+            found: torch.Tensor = part.loss(model, x, y, given)
+        assert found.shape in ((), (len(part.terms),))
+        assert found.isfinite().all()
+        return found.sum()
+
+    before = loss()
+    before.backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert any(gradient.any() for gradient in gradients)
     assert torch.equal(x, kept[0])
     assert torch.equal(y, kept[1])
-    before = float(loss.detach())
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter -= 1e-3 * parameter.grad
-    with torch_stream(0, "dropout"):
-        assert float(part.loss(model, x, y, {}).detach()) < before
+    assert float(loss().detach()) < float(before.detach())
+    assert part.pull >= 0
+
+
+@of_kind("objective")
+@pytest.mark.parametrize("memory", [False, True])
+def test_training_is_a_function_of_the_order(part: Any, memory: bool) -> None:
+    site = site_of(part)
+    order = order_for(part, site, memory=memory)
+    one, two = train(site, order), train(site_of(part), order)
+    np.testing.assert_array_equal(one.params.values, two.params.values)
+    assert (one.params.values != order.params.values).any()
+    check_memory(one.memory)
+    assert same(one.memory, two.memory)
+    assert tuple(one.terms) == part.terms
+    if one.terms:
+        assert sum(one.terms.values()) == pytest.approx(one.train_loss)
 
 
 def test_cross_entropy_by_hand() -> None:

@@ -8,7 +8,7 @@ import pytest
 from entrofed.client import WorkOrder, samples_of, train
 from entrofed.config import parse
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.registry import known
+from entrofed.registry import PART_KINDS, known
 from entrofed.run import prepare, run
 from entrofed.site import Site
 from entrofed.store import RunFolder
@@ -142,13 +142,44 @@ def test_the_kl_baseline_trains_on_clipped_data(tmp_path):
     assert any(n < sizes[client] for client, n in examples.items())
 
 
-@pytest.mark.parametrize("weigher", sorted(known("weigher")))
-@pytest.mark.parametrize("selector", sorted(known("selector")))
-def test_every_selector_with_every_weigher(tmp_path, selector, weigher):
+def rows_that_cover_all_pairs(choices):
+    """Choices of one value from each list, such that any two values of two lists meet in some row."""
+    columns = range(len(choices))
+    missing = {((a, x), (b, y)) for a in columns for b in columns if a < b for x in choices[a] for y in choices[b]}
+    rows = []
+    while missing:
+        row = dict(min(missing))
+        for column in columns:
+            if column not in row:
+                met = {
+                    value: sum(
+                        tuple(sorted([(column, value), (other, chosen)])) in missing for other, chosen in row.items()
+                    )
+                    for value in choices[column]
+                }
+                row[column] = max(choices[column], key=met.__getitem__)
+        rows.append(tuple(row[column] for column in columns))
+        missing -= {((a, row[a]), (b, row[b])) for a in columns for b in columns if a < b}
+    return rows
+
+
+ALONE = {"branch", "concat"}  # FedConcat's objective and rule go with each other only
+CHOICES = [sorted(set(known(kind)) - ALONE) for kind in PART_KINDS]
+
+
+@pytest.mark.parametrize(("selector", "weigher", "objective", "server"), rows_that_cover_all_pairs(CHOICES))
+def test_every_pair_of_parts(tmp_path, selector, weigher, objective, server):
     chosen = {"name": "scripted", "cohorts": [[0, 3], [5, 4]]} if selector == "scripted" else selector
-    data = {"clients": 6, "validation": 0.05}
-    records = play(tmp_path, rounds=2, method={"selector": chosen, "weigher": weigher}, data=data)
-    assert len(records) == 2
-    for record in records:
+    method = {"selector": chosen, "weigher": weigher, "objective": objective, "server": server}
+    for record in play(tmp_path, rounds=2, method=method, data={"clients": 6, "validation": 0.05}):
         assert record["clients"]
+        assert not record["refused"]
         assert sum(client["weight"] for client in record["clients"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", ["selector", "weigher"])
+def test_fedconcat_goes_with_every_selector_and_weigher(tmp_path, kind):
+    for name in sorted(set(known(kind)) - {"scripted"}):
+        method = {"name": "fedconcat", "server": {"name": "concat", "clusters": 2, "encoder_rounds": 1}, kind: name}
+        records = play(tmp_path / name, rounds=2, method=method, data={"clients": 6, "validation": 0.05})
+        assert [len(record["refused"]) for record in records] == [0, 0]

@@ -16,11 +16,11 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from entrofed.augment import AUGMENTS
-from entrofed.params import Floats, Params
+from entrofed.params import Params
 from entrofed.seeds import stream, torch_stream
 from entrofed.servers.average import Average
 from entrofed.site import EVALUATION_BATCH, Site
-from entrofed.types import MEAN_PREDICTION, Objective, PartState, ServerRule, Training, Update
+from entrofed.types import MEAN_PREDICTION, Objective, PartState, ServerRule, Shift, Training, Update
 from entrofed.workbench import Gradients, Tensors
 
 
@@ -121,21 +121,26 @@ def _restore(memory: PartState, name: str, gradients: Gradients) -> Tensors:
     return [torch.zeros_like(parameter) for parameter in gradients.parameters]
 
 
-class Correction:
-    """What is added to gradients besides the loss's: ``pull * (w - w_start) + shift``."""
+class Steering:
+    """What moves parameters besides the gradient of the loss: ``pull * (w - w_start)``, and a server rule's shift."""
 
-    def __init__(self, gradients: Gradients, pull: float, shift: Floats | None) -> None:
-        self._parameters, self._pull = gradients.parameters, pull
+    def __init__(self, gradients: Gradients, pull: float, shift: Shift | None, lr: float) -> None:
+        self._parameters, self._pull, self._lr = gradients.parameters, pull, lr
         self._start = [parameter.detach().clone() for parameter in gradients.parameters] if pull else []
-        self._shift = gradients.tensors(shift) if shift is not None else []
+        self._shift = gradients.tensors(shift.values) if shift is not None else []
+        self._outside = shift is not None and shift.outside
 
-    def apply(self, slopes: Tensors) -> None:
+    def before_step(self, slopes: Tensors) -> None:
         """Change the gradients in place."""
         if self._start:
-            distance = torch._foreach_sub(self._parameters, self._start)
-            torch._foreach_add_(slopes, distance, alpha=self._pull)
-        if self._shift:
+            torch._foreach_add_(slopes, torch._foreach_sub(self._parameters, self._start), alpha=self._pull)
+        if self._shift and not self._outside:
             torch._foreach_add_(slopes, self._shift)
+
+    def after_step(self) -> None:
+        """Change the parameters, where the shift is outside of the optimizer."""
+        if self._outside:
+            torch._foreach_add_(self._parameters, self._shift, alpha=-self._lr)
 
 
 def samples_of(site: Site, order: WorkOrder) -> NDArray[np.int64]:
@@ -147,6 +152,12 @@ def samples_of(site: Site, order: WorkOrder) -> NDArray[np.int64]:
     labels = site.federation.data.train_y[rows]
     kept = [rows[labels == label][:limit] for label, limit in enumerate(order.limits)]
     return np.sort(np.concatenate(kept))
+
+
+def local_counts(site: Site, order: WorkOrder) -> NDArray[np.int64]:
+    """How many examples of each class the client trains on."""
+    labels = site.federation.data.train_y[samples_of(site, order)]
+    return np.bincount(labels, minlength=len(site.federation.data.classes))
 
 
 def batches(
@@ -179,7 +190,7 @@ def train(site: Site, order: WorkOrder) -> Update:
     epochs: list[int] = []
     rng = stream(order.seed, order.purpose, order.round, order.client)
     rows = samples_of(site, order)
-    given_for, shift = objective.begin(site, order), order.rule.shift(order)
+    given_for, shift, most = objective.begin(site, order), order.rule.shift(order), order.rule.steps(order)
     optimizer: SGD | Adam | None = None
     with torch_stream(order.seed, "layers", order.round, order.client):
         for x, y, epoch in batches(site, rows, training, rng):
@@ -189,15 +200,19 @@ def train(site: Site, order: WorkOrder) -> Update:
             gradients = bench.gradients(objective, x, y, given)
             if optimizer is None:
                 optimizer = OPTIMIZERS[training.optimizer](gradients, training, order.memory)
-                correction = Correction(gradients, objective.pull, shift)
+                steering = Steering(gradients, objective.pull, shift, training.lr)
             loss, slopes = gradients(x, y, given, whole=len(y) == training.batch_size)
             with torch.no_grad():
-                correction.apply(slopes)
+                steering.before_step(slopes)
                 optimizer.step(slopes)
+                steering.after_step()
             losses.append(loss)
             sizes.append(len(y))
             epochs.append(epoch)
-    terms, total, last = _mean_losses(losses, sizes, epochs, len(rows), training.epochs)
+            if len(losses) == most:
+                break
+    passes = training.epochs if most is None else sum(sizes) / max(len(rows), 1)
+    terms, total, last = _mean_losses(losses, sizes, epochs, len(rows), passes)
     update = Update(
         client=order.client,
         params=bench.dump(),
@@ -215,18 +230,15 @@ def train(site: Site, order: WorkOrder) -> Update:
 
 
 def _mean_losses(
-    losses: list[torch.Tensor], sizes: list[int], epochs: list[int], n: int, passes: int
+    losses: list[torch.Tensor], sizes: list[int], epochs: list[int], n: int, passes: float
 ) -> tuple[list[float], float, float]:
-    """The terms of the loss over all epochs, their sum, and the sum over the last epoch; zeros without any batch."""
+    """The terms of the loss over all passes, their sum, and the sum over the last epoch; zeros without any batch."""
     if not losses:
         return [], 0.0, 0.0
     batches = torch.stack(losses).double().numpy().reshape(len(losses), -1) * np.array(sizes)[:, None]
-    total, last = batches.sum(axis=1), np.array(epochs) == passes - 1
-    return (
-        (batches.sum(axis=0) / (n * passes)).tolist(),
-        float(total.sum() / (n * passes)),
-        float(total[last].sum() / n),
-    )
+    total, last = batches.sum(axis=1), np.array(epochs) == epochs[-1]
+    terms = batches.sum(axis=0) / (n * passes)
+    return terms.tolist(), float(total.sum() / (n * passes)), float(total[last].sum() / min(n, n * passes))
 
 
 def mean_prediction(site: Site, rows: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -171,6 +171,8 @@ class EngineSection(Section):
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     compile: bool = False
     timeout: float = Field(3600.0, gt=0)
+    memory_mb: float = Field(1024.0, ge=0)
+    """Megabytes of what clients remember that are kept at hand; the rest waits on disk."""
 
 
 class Experiment(Section):
@@ -195,7 +197,9 @@ class Experiment(Section):
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated"
             )
-        if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & self.method.recipe().needs:
+        method = self.method.recipe()
+        method.server.check(method, self.method.training())
+        if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
             raise ValueError(
                 f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
             )
@@ -203,7 +207,7 @@ class Experiment(Section):
 
     def decisive(self) -> dict[str, Any]:
         """Everything that the results depend on: what a resumed run must have in common with its start."""
-        settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout"}})
+        settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout", "memory_mb"}})
         del settings["checkpoint_seconds"]
         return settings
 

@@ -77,7 +77,7 @@ def build(kind: str, spec: str | Mapping[str, Any], *, around: Any = None) -> An
     if kind in options:
         options[kind] = build(kind, options[kind])
     elif kind in allowed and around is not None:
-        options[kind] = around
+        options[kind] = getattr(around, kind) if around.name == name else around
     try:
         return TypeAdapter(cast("type[Any]", part)).validate_python(options)
     except ValidationError as error:

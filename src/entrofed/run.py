@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from entrofed.checkpoint import Checkpoints
 from entrofed.config import Experiment
 from entrofed.errors import ConfigError, QuorumError
 from entrofed.federation import Federation, federate
+from entrofed.memories import Memories, Pool
 from entrofed.models import MODELS
 from entrofed.models import build as build_model
 from entrofed.params import Layout, Params
@@ -98,11 +99,13 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
     name = spec.pop("name")
     known = partial(build_model, name) if name in MODELS else find("model", name)
     build = partial(known, data.train_x.shape[1:], len(data.classes), **spec)
+    method = experiment.method.recipe()
+    wrapped = method.server.wrap(build)
     with torch_stream(experiment.seed, "init"):
-        model = build()
-    experiment.method.recipe().objective.check(model)
+        model = wrapped()
+    method.objective.check(model)
     layout = Layout.of(model)
-    return Setup(federation, build, layout, layout.read(model))
+    return Setup(federation, wrapped, layout, layout.read(model))
 
 
 class _Run:
@@ -120,7 +123,8 @@ class _Run:
         self.federation, self.layout = setup.federation, setup.layout
         section = experiment.method
         self.method = section.recipe()
-        self.checkpoints = Checkpoints(folder.checkpoints, self.layout)
+        pool = Pool(folder.path / "memory", experiment.engine.memory_mb * 1e6)
+        self.checkpoints = Checkpoints(folder.checkpoints, self.layout, pool)
         self.rules = Rules(
             seed=experiment.seed,
             rounds=experiment.rounds,
@@ -141,7 +145,7 @@ class _Run:
             params=setup.params,
             selector=self.method.selector.init(self.ledger, self.federation.participants),
             server=self.method.server.init(setup.params, self.ledger, self.federation.participants),
-            memory={},
+            memory=Memories(pool),
         )
         if resume:
             self._restore()
@@ -181,7 +185,7 @@ class _Run:
                     metrics.flush()
                     self.state = after  # only now: a checkpoint never gets ahead of the records
                     if record["test"] is not None and record["test"]["accuracy"] > self.best:
-                        self.best, best_state = record["test"]["accuracy"], self.state
+                        self.best, best_state = record["test"]["accuracy"], replace(self.state, memory={})
                     observer(record)
                     if self.state.skipped >= self.experiment.method.max_skipped:
                         raise QuorumError(

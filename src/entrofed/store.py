@@ -12,6 +12,7 @@
       released.json        noised label counts as they left the clients, and what that cost
       log.txt
       checkpoints/         round-000049.safetensors + .json, best.safetensors + .json
+      memory/              what clients remember, a file each, named by its SHA-256; checkpoints refer to them
 """
 
 import json

@@ -15,6 +15,7 @@ from entrofed.params import Layout, Params
 if TYPE_CHECKING:
     from entrofed.client import WorkOrder
     from entrofed.federation import Federation
+    from entrofed.memories import Memories
     from entrofed.site import Site
 
 PartState = Mapping[str, NDArray[Any]]
@@ -60,7 +61,8 @@ class State:
     params: Params
     selector: PartState
     server: PartState
-    memory: dict[int, PartState]
+    memory: "dict[int, PartState] | Memories"
+    """What each client remembers, by client number."""
     skipped: int = 0
     """Rounds in a row that ended below the quorum."""
 
@@ -192,6 +194,18 @@ class Weigher(Part, Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Shift:
+    """A vector, for all trainable parameters in a row, that is added to every gradient of a client.
+
+    ``outside``: not to the gradient, but, times the learning rate, to what is subtracted from the parameters; so
+    neither momentum nor weight decay see it.
+    """
+
+    values: NDArray[np.float32]
+    outside: bool = False
+
+
 class ServerRule(Part, Protocol):
     """Makes the next model from the weighted updates, and brings along what clients must do for it."""
 
@@ -209,8 +223,20 @@ class ServerRule(Part, Protocol):
         """What goes to the clients besides the model."""
         return {}
 
-    def shift(self, order: "WorkOrder") -> NDArray[np.float32] | None:
-        """At a client: what is added to every gradient, for all trainable parameters in a row."""
+    def wrap(self, build: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
+        """The network that is trained, from how the experiment's is built."""
+        return build
+
+    def check(self, method: "Method", training: "Training") -> None:
+        """Raise a ConfigError if the rule cannot go with the other parts, or with how clients train."""
+        return
+
+    def shift(self, order: "WorkOrder") -> "Shift | None":
+        """At a client: a vector that steers every step."""
+        return None
+
+    def steps(self, order: "WorkOrder") -> int | None:
+        """At a client: the most steps it makes, if not all of its epochs."""
         return None
 
     def report(self, order: "WorkOrder", update: Update) -> Update:
@@ -222,11 +248,14 @@ Given = Mapping[str, torch.Tensor]
 """What a loss depends on besides the model and the batch."""
 
 
+@runtime_checkable
 class Objective(Part, Protocol):
     """What a client minimizes on a batch."""
 
-    terms: ClassVar[tuple[str, ...]] = ()
-    """Names of the terms of the loss, if it returns several to be reported apart."""
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of the loss, if it returns several to be reported apart."""
+        return ()
 
     @property
     def pull(self) -> float:

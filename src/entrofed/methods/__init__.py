@@ -3,9 +3,11 @@
 from collections.abc import Callable
 
 from entrofed.methods.baselines import full, power_of_choice, reselection
+from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, moon, scaffold
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
+from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
 from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
 from entrofed.types import Method
 
@@ -20,6 +22,13 @@ METHODS: dict[str, Callable[[], Method]] = {
         inv_entropy,
         fedep,
         fedasl,
+        fedprox,
+        fednova,
+        scaffold,
+        moon,
+        fedrs,
+        fedlc,
+        fedconcat,
         minimax_sim,
         convex_hull,
         max_sim,
@@ -28,5 +37,13 @@ METHODS: dict[str, Callable[[], Method]] = {
         kl,
         reselection,
         full,
+        fedavgm,
+        fedadam,
+        fedyogi,
+        fedadagrad,
+        median,
+        trimmed_mean,
+        krum,
+        clipped,
     )
 }

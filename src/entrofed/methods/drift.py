@@ -1,0 +1,81 @@
+"""Training against drift: objectives and server rules for clients whose data differ."""
+
+from entrofed.objectives.branch import Branch
+from entrofed.objectives.calibrated import Calibrated
+from entrofed.objectives.contrastive import Contrastive
+from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.objectives.proximal import Proximal
+from entrofed.objectives.restricted_softmax import RestrictedSoftmax
+from entrofed.selectors.random import RandomSelection
+from entrofed.servers.average import Average
+from entrofed.servers.concat import Concat
+from entrofed.servers.normalized import Normalized
+from entrofed.servers.scaffold import Scaffold
+from entrofed.types import Method, Objective, ServerRule
+from entrofed.weighers.data_size import DataSize
+
+
+def fedprox() -> Method:
+    """FedAvg with clients that stay near the global model.
+
+    Reference: Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, Algorithm 2.
+    """
+    return _fedavg(objective=Proximal())
+
+
+def moon() -> Method:
+    """FedAvg with a contrastive loss between the representations of old and new models.
+
+    Reference: Li, He and Song, "Model-Contrastive Federated Learning", CVPR 2021, Algorithm 1.
+    """
+    return _fedavg(objective=Contrastive())
+
+
+def fedrs() -> Method:
+    """FedAvg with a softmax that is restricted for classes a client lacks.
+
+    Reference: Li and Zhan, "FedRS: Federated Learning with Restricted Softmax for Label Distribution Non-IID Data", KDD
+    2021.
+    """
+    return _fedavg(objective=RestrictedSoftmax())
+
+
+def fedlc() -> Method:
+    """FedAvg with logits calibrated by the client's label counts.
+
+    Reference: Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration", ICML 2022.
+    """
+    return _fedavg(objective=Calibrated())
+
+
+def fednova() -> Method:
+    """FedAvg of displacements that are normalized by the clients' numbers of steps.
+
+    Reference: Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
+    NeurIPS 2020.
+    """
+    return _fedavg(server=Normalized())
+
+
+def scaffold() -> Method:
+    """FedAvg with control variates against the clients' drift.
+
+    Reference: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
+    Algorithm 1. Differs from the paper: weights by data size, and momentum is accounted for; see the server rule.
+    """
+    return _fedavg(server=Scaffold())
+
+
+def fedconcat() -> Method:
+    """A network for each cluster of clients with like labels, then one linear layer on all their encoders.
+
+    Reference: Diao, Li and He, "Exploiting Label Skews in Federated Learning with Model Concatenation", AAAI 2024.
+    """
+    return _fedavg(Branch(), Concat())
+
+
+def _fedavg(
+    objective: Objective = CrossEntropy(),  # noqa: B008 (frozen)
+    server: ServerRule = Average(),  # noqa: B008 (frozen)
+) -> Method:
+    return Method(RandomSelection(), DataSize(), objective, server)

@@ -1,0 +1,47 @@
+"""Calibrate logits by how often a client sees each class."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+import torch
+
+from entrofed.errors import ConfigError
+from entrofed.types import Given, Objective
+
+if TYPE_CHECKING:
+    from entrofed.client import WorkOrder
+    from entrofed.site import Site
+
+ABSENT = 1e-8
+"""Stands for the count of a class that a client lacks: a margin of 100 tau masks it."""
+
+
+@dataclass(frozen=True)
+class Calibrated(Objective):
+    """Cross entropy of logits that are lowered by ``tau n_c^(-1/4)``, with the client's label counts n.
+
+    A rare class needs a larger margin. Only in training. With ``tau = 0`` this is plain cross entropy.
+    """
+
+    name: ClassVar[str] = "calibrated"
+    reference: ClassVar[str] = "Zhang et al., FedLC, ICML 2022, equation 9"
+
+    tau: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tau < float("inf"):
+            raise ConfigError(f"objective {self.name!r}: tau = {self.tau} must be finite and not negative")
+
+    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+        """The margins, from the labels of the client."""
+        from entrofed.client import local_counts
+
+        counts = np.maximum(local_counts(site, order), ABSENT)
+        margin = torch.from_numpy((self.tau * counts**-0.25).astype(np.float32))
+        return lambda x: {"margin": margin}
+
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean over the batch."""
+        return torch.nn.functional.cross_entropy(model(x) - given["margin"], y)

@@ -1,0 +1,35 @@
+"""The median, parameter by parameter."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from entrofed.params import Params
+from entrofed.servers.trimmed_mean import counted, middle_mean
+from entrofed.types import Context, PartState, ServerRule, Update, Weights
+
+
+@dataclass(frozen=True)
+class Median(ServerRule):
+    """Of each value, the median of the clients'; of an even number, the mean of the two in the middle.
+
+    Parameters and float buffers alike; counters take the maximum. Of the weights it counts only whether they are above
+    0: those clients have a vote each, the others none. So fewer than half of them cannot move any value out of the
+    range of the others.
+    """
+
+    name: ClassVar[str] = "median"
+    reference: ClassVar[str] = (
+        "Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML 2018, Definition 1"
+    )
+
+    def apply(
+        self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
+    ) -> tuple[Params, PartState]:
+        """The median, whatever the model before was."""
+        rows = counted(updates, weights)
+        values = middle_mean(rows, (len(rows) - 1) // 2)
+        counters = np.max([update.params.counters for update in updates], axis=0)
+        return Params(values.astype(np.float32), counters), state

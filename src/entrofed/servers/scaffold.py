@@ -1,0 +1,96 @@
+"""Correct every client's drift by what the others' gradients say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from entrofed.errors import ConfigError
+from entrofed.params import Floats, Params
+from entrofed.servers.average import average
+from entrofed.servers.normalized import accumulated
+from entrofed.types import Context, Ledger, Method, PartState, ServerRule, Shift, Training, Update, Weights
+
+if TYPE_CHECKING:
+    from entrofed.client import WorkOrder
+
+
+@dataclass(frozen=True)
+class Scaffold(ServerRule):
+    """Control variates: client k keeps ``c_k``, the server keeps ``c``, and ``c - c_k`` is added to every gradient.
+
+    After training, ``c_k' = c_k - c + (w_t - y) / (lr A_k)`` and ``c' = c + (1/K) sum_k (c_k' - c_k)`` over the K
+    clients that may take part; ``w = w_t + server_lr sum_k alpha_k (y_k - w_t)``. All start at zero. Parameters only.
+
+    Differs from the paper: with momentum, ``A_k`` is what the steps add up to (FedNova's ``a_k``), not their number,
+    because control variates would be too large by as much and the iteration would diverge; without momentum both are
+    the same. ``variant = "niid_bench"`` instead subtracts the correction outside of momentum and divides by the number
+    of steps, as the program of NIID-Bench does; its fixed point is biased.
+    """
+
+    name: ClassVar[str] = "scaffold"
+    reference: ClassVar[str] = "Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1, option II"
+
+    server_lr: float = 1.0
+    variant: Literal["corrected", "niid_bench"] = "corrected"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.server_lr < float("inf"):
+            raise ConfigError(f"server rule {self.name!r}: server_lr = {self.server_lr} must be finite and above 0")
+
+    def check(self, method: Method, training: Training) -> None:
+        """Control variates are known for SGD that starts afresh."""
+        if training.optimizer != "sgd":
+            raise ConfigError(f"server rule {self.name!r} counts the steps of SGD; choose method.optimizer = 'sgd'")
+        if training.persist_optimizer:
+            raise ConfigError(
+                f"server rule {self.name!r} counts on momentum that starts at zero; leave out method.persist_optimizer"
+            )
+
+    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+        """No correction yet."""
+        return {"control": np.zeros(ledger.trainable), "clients": np.array(len(participants))}
+
+    def broadcast(self, state: PartState) -> PartState:
+        """The server's control variate: as large as the model."""
+        return {"control": state["control"].astype(np.float32)}
+
+    def shift(self, order: "WorkOrder") -> Shift:
+        """``c - c_k``."""
+        return Shift(order.broadcast["control"] - self._own(order), outside=self.variant == "niid_bench")
+
+    def _own(self, order: "WorkOrder") -> Floats:
+        own: Floats = order.memory.get("control", np.zeros_like(order.broadcast["control"]))
+        return own
+
+    def report(self, order: "WorkOrder", update: Update) -> Update:
+        """The client's new control variate, and how much it changed."""
+        common, own, training = order.broadcast["control"], self._own(order), order.training
+        if not update.num_steps:
+            return update
+        momentum = 0.0 if self.variant == "niid_bench" else training.momentum
+        length = training.lr * accumulated(update.num_steps, momentum)
+        end = len(common)
+        moved = order.params.values[:end].astype(np.float64) - update.params.values[:end]
+        new = (own.astype(np.float64) - common + moved / length).astype(np.float32)
+        return replace(
+            update,
+            memory={**update.memory, "control": new},
+            facts={**update.facts, "control_change": new - own},
+        )
+
+    def apply(
+        self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
+    ) -> tuple[Params, PartState]:
+        """The average, stretched by ``server_lr``; the control variate moves by all changes, whatever the weights."""
+        change = np.sum([update.facts["control_change"] for update in updates], axis=0, dtype=np.float64)
+        after = {**state, "control": state["control"] + change / int(state["clients"])}
+        mean = average(updates, weights)
+        if self.server_lr == 1:
+            return mean, after
+        end, values = context.ledger.trainable, mean.values.copy()
+        before = context.params.values[:end].astype(np.float64)
+        values[:end] = before + self.server_lr * (values[:end] - before)
+        return Params(values, mean.counters), after

@@ -1,0 +1,218 @@
+"""PROX-1, MOON-1, RS-1/2, LC-1/2, and the reductions to plain cross entropy."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from entrofed.client import WorkOrder, train
+from entrofed.config import MethodSection, parse
+from entrofed.data.dataset import Dataset
+from entrofed.errors import ConfigError
+from entrofed.federation import Federation
+from entrofed.models import build
+from entrofed.objectives.calibrated import Calibrated
+from entrofed.objectives.contrastive import Contrastive
+from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.objectives.proximal import Proximal
+from entrofed.objectives.restricted_softmax import RestrictedSoftmax
+from entrofed.run import prepare
+from entrofed.site import Site
+
+IDENTITY = torch.nn.Identity()
+
+
+class Point(torch.nn.Module):
+    """A single number that is trained; the loss of a sample (h, b) is h (y - b)^2 / 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.y = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x[:, 0] * (self.y - x[:, 1]) ** 2 / 2
+
+
+class Quadratic(CrossEntropy):
+    """The mean output of the model."""
+
+    def loss(self, model, x, y, given):
+        return model(x).mean()
+
+
+def point_site(*samples):
+    x, y = np.array(samples, np.float32), np.zeros(len(samples), np.int64)
+    rows = tuple(np.array([k]) for k in range(len(samples)))
+    data = Dataset("points", "table", x, y, x, y, ("a", "b"))
+    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
+    counts = np.tile([1, 0], (len(samples), 1))
+    return Site(Federation(data, zero, one, rows, rows, np.arange(len(samples)), counts), Point, compiled=False)
+
+
+TRAINING = replace(MethodSection().training(), batch_size=1, lr=0.1)
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(1, 1.3), (2, 1.555), (3, 1.77175)])
+def test_prox_1(steps, expected):
+    site = point_site((1, 4))
+    order = WorkOrder(0, 0, 0, site.bench.dump(), Proximal(0.5, Quadratic()), replace(TRAINING, epochs=steps), 1)
+    assert train(site, order).params.values[0] == pytest.approx(expected, rel=1e-6)
+
+
+def unit(cosine):
+    """A vector with that cosine to (1, 0)."""
+    return torch.tensor([[cosine, (1 - cosine**2) ** 0.5]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("towards", "away", "expected"),
+    [(0, 1, 2.12692801104297), (1, 0, 0.126928011042973), (0.3, 0.3, 0.693147180559945)],
+)
+def test_moon_1(towards, away, expected):
+    found = Contrastive().contrast(unit(1.0), {"global": unit(towards), "previous": unit(away)})
+    assert float(found) == pytest.approx(expected, rel=1e-9)
+
+
+def loss(part, logits, label, **given):
+    tensors = {name: torch.tensor(values, dtype=torch.float64) for name, values in given.items()}
+    return float(part.loss(IDENTITY, torch.tensor([logits], dtype=torch.float64), torch.tensor([label]), tensors))
+
+
+def test_rs_1_and_2():
+    part = RestrictedSoftmax()
+    assert loss(part, [2, 1, 0.5], 0, scale=[1, 1, 0.5]) == pytest.approx(0.432855466878769, rel=1e-9)
+    assert loss(CrossEntropy(), [2, 1, 0.5], 0) == pytest.approx(0.464368784107945, rel=1e-9)
+    assert loss(part, [-2, 1, 3], 1, scale=[0.5, 1, 1]) == pytest.approx(2.1429316284999, rel=1e-9)
+    assert loss(part, [2, 1, 0.5], 0, scale=[1, 0.75, 0.583333333333333]) == pytest.approx(0.383677665357174, rel=1e-9)
+
+
+def test_lc_1_and_2():
+    part = Calibrated()
+    margin = [16**-0.25, 81**-0.25, 100]
+    assert loss(part, [2, 1, 0.5], 0, margin=margin) == pytest.approx(0.360884815934203, rel=1e-9)
+    assert loss(part, [2, 1, 0.5], 1, margin=margin) == pytest.approx(1.19421814926754, rel=1e-9)
+    halved = [0.5 * 10**-0.25, 0.5 * 1000**-0.25]
+    assert loss(part, [2, 1], 0, margin=halved) == pytest.approx(0.368706449484314, rel=1e-9)
+
+
+def labelled_site(counts, model="digits_mlp"):
+    """One client with that many samples of each class."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    x = np.random.default_rng(0).integers(0, 256, (len(labels), 1, 8, 8), dtype=np.uint8)
+    half, rows = np.full(1, 0.5, np.float32), np.arange(len(labels))
+    classes = tuple(map(str, range(len(counts))))
+    data = Dataset("made", "image", x, labels, x, labels, classes)
+    federation = Federation(data, half, half, (rows,), (rows[:0],), np.arange(1), np.array([counts]))
+    return Site(federation, partial(build, model, (1, 8, 8), len(counts)), compiled=False)
+
+
+def begun(part, counts, limits=None):
+    site = labelled_site(counts)
+    order = WorkOrder(0, 0, 0, site.bench.dump(), part, TRAINING, 1, limits=limits)
+    return {name: tensor.tolist() for name, tensor in part.begin(site, order)(torch.zeros(1)).items()}
+
+
+def test_scales_and_margins_come_from_the_clients_labels():
+    assert begun(RestrictedSoftmax(), [6, 3, 1, 0]) == {"scale": [1, 1, 1, 0.5]}
+    proportional = begun(RestrictedSoftmax(mode="proportional"), [6, 3, 1])["scale"]
+    assert proportional == pytest.approx([1, 0.75, 0.583333333333333])
+    assert begun(Calibrated(), [16, 81, 0])["margin"] == pytest.approx([0.5, 1 / 3, 100])
+    limited = begun(Calibrated(tau=0.5), [81, 81, 5], limits=np.array([16, 1, 0]))["margin"]
+    assert limited == pytest.approx([0.25, 0.5, 50])  # what it trains on counts, not what it has
+
+
+REDUCTIONS = {
+    "FedProx, mu = 0": Proximal(0.0),
+    "MOON, mu = 0": Contrastive(0.0),
+    "FedRS, alpha = 1": RestrictedSoftmax(alpha=1.0),
+    "FedLC, tau = 0": Calibrated(tau=0.0),
+}
+
+
+@pytest.mark.parametrize("part", REDUCTIONS.values(), ids=REDUCTIONS)
+def test_reductions_to_cross_entropy_bit_for_bit(part):
+    site = labelled_site([9, 4, 0, 3])
+    start = site.bench.dump()
+    memory = {"previous": start.values * np.float32(0.8), "previous_counters": start.counters}
+    training = replace(TRAINING, batch_size=5, epochs=3, momentum=0.9, weight_decay=1e-3)
+    plain = train(site, WorkOrder(0, 3, 7, start, CrossEntropy(), training, 1))
+    found = train(site, WorkOrder(0, 3, 7, start, part, training, 1, memory=memory))
+    np.testing.assert_array_equal(found.params.values, plain.params.values)
+    assert found.train_loss == plain.train_loss
+
+
+def test_equal_counts_calibrate_nothing():
+    """FedLC with equal counts lowers all logits alike; the softmax does not notice, but for rounding."""
+    site = labelled_site([4, 4, 4])
+    start = site.bench.dump()
+    plain, found = (
+        train(site, WorkOrder(0, 0, 0, start, part, TRAINING, 1)) for part in (CrossEntropy(), Calibrated())
+    )
+    np.testing.assert_allclose(found.params.values, plain.params.values, rtol=1e-4, atol=1e-6)
+
+
+def test_moon_leaves_its_term_out_without_a_previous_model():
+    site = labelled_site([9, 4, 3])
+    start = site.bench.dump()
+    plain, first = (
+        train(site, WorkOrder(0, 0, 0, start, part, TRAINING, 1)) for part in (CrossEntropy(), Contrastive())
+    )
+    np.testing.assert_array_equal(first.params.values, plain.params.values)
+    assert first.terms == {"cross_entropy": first.train_loss, "contrastive": 0.0}
+    np.testing.assert_array_equal(first.memory["previous"], first.params.values)
+    second = train(site, WorkOrder(0, 1, 0, start, Contrastive(), TRAINING, 1, memory=first.memory))
+    assert second.terms["contrastive"] > 0
+    other = train(site, WorkOrder(0, 1, 0, start, CrossEntropy(), TRAINING, 1))
+    assert (second.params.values != other.params.values).any()
+
+
+def test_the_gradient_of_the_pull_is_that_of_the_squared_norm():
+    """The fast path against a loss that is written out."""
+
+    class WrittenOut(CrossEntropy):
+        def begin(self, site, order):
+            start = {n: torch.from_numpy(a.copy()) for n, a in site.bench.layout.split(order.params).items()}
+            return lambda x: start
+
+        def loss(self, model, x, y, given):
+            square = sum(((p - given[name]) ** 2).sum() for name, p in model.named_parameters())
+            return torch.nn.functional.cross_entropy(model(x), y) + 0.3 / 2 * square
+
+    site = labelled_site([9, 4, 3])
+    start = site.bench.dump()
+    training = replace(TRAINING, batch_size=4, epochs=2, momentum=0.5)
+    fast, plain = (train(site, WorkOrder(0, 0, 0, start, p, training, 1)) for p in (Proximal(0.3), WrittenOut()))
+    np.testing.assert_allclose(fast.params.values, plain.params.values, rtol=1e-4, atol=1e-6)
+
+
+def test_a_proximal_term_goes_around_any_objective():
+    section = MethodSection(name="fedrs", objective={"name": "proximal", "mu": 0.1})
+    assert section.recipe().objective == Proximal(0.1, RestrictedSoftmax())
+    nested = MethodSection(objective={"name": "proximal", "objective": {"name": "contrastive", "mu": 2.0}})
+    part = nested.recipe().objective
+    assert part == Proximal(0.01, Contrastive(2.0))
+    assert part.terms == ("cross_entropy", "contrastive")
+    assert part.pull == 0.01
+
+
+def test_moon_wants_a_representation():
+    with pytest.raises(ConfigError, match="compares representations, and Identity has no method 'represent'"):
+        Contrastive().check(IDENTITY)
+    prepare(parse({"method": {"name": "moon"}, "data": {"clients": 3}}))  # every network of ours has one
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Proximal(-1.0), "mu = -1.0"),
+        (lambda: Contrastive(float("nan")), "mu = nan"),
+        (lambda: Contrastive(temperature=0.0), "temperature = 0.0"),
+        (lambda: RestrictedSoftmax(alpha=1.1), "alpha = 1.1"),
+        (lambda: Calibrated(tau=float("inf")), "tau = inf"),
+    ],
+)
+def test_bad_options(make, words):
+    with pytest.raises(ConfigError, match=words):
+        make()

@@ -1,0 +1,87 @@
+"""FedAvgM: its oracle, and plain averaging without momentum."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from entrofed.errors import ConfigError
+from entrofed.params import Params
+from entrofed.servers.average import average
+from entrofed.servers.momentum import Momentum
+from entrofed.types import Context, Ledger, PartState, Update
+
+NOBODY = np.arange(0)
+LARGEST = float(np.finfo(np.float32).max)
+
+
+def update_of(client: int, values: Any, counter: int = 0) -> Update:
+    return Update(client, Params(np.asarray(values, np.float32), np.array([counter])), 10, 2, 1.0, 1.0)
+
+
+def context_of(start: Any, trainable: int) -> Context:
+    ledger = Ledger(sizes=np.full(9, 10), trainable=trainable)
+    return Context(Params(np.asarray(start, np.float32), np.array([0])), 0, ledger, None, 0, None)  # type: ignore[arg-type]
+
+
+def play(part: Momentum, start: Any, cohorts: Sequence[Any], trainable: int) -> tuple[list[Params], PartState]:
+    """Rounds in which a single client sends these models."""
+    context = context_of(start, trainable)
+    state = part.init(context.params, context.ledger, NOBODY)
+    models = []
+    for values in cohorts:
+        after, state = part.apply([update_of(0, values, 3)], np.ones(1), context, state)
+        models.append(after)
+        context = context_of(after.values, trainable)
+    return models, state
+
+
+def test_opt_1() -> None:
+    models, state = play(Momentum(), [1.0], [[1.5], [1.3]], 1)
+    assert [float(model.values[0]) for model in models] == pytest.approx([1.5, 1.75], rel=1e-7)
+    assert state["momentum"] == pytest.approx([0.9 * 0.5 - 0.2], rel=1e-6)  # 1.3 is not a float32
+    assert state["momentum"].dtype == np.float64
+
+
+def test_the_step_length() -> None:
+    (model,), _ = play(Momentum(lr=0.5), [1.0], [[3.0]], 1)
+    assert model.values.tolist() == [2.0]
+
+
+def test_buffers_have_no_momentum() -> None:
+    models, state = play(Momentum(), [0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]], 1)
+    assert models[1].values == pytest.approx([1.9, 1.0], rel=1e-7)
+    assert len(state["momentum"]) == 1
+    assert models[1].counters.tolist() == [3]
+
+
+vectors = arrays(np.float32, 7, elements=st.floats(-LARGEST, LARGEST, width=32))
+
+
+@given(st.lists(st.tuples(vectors, st.floats(0.01, 1)), min_size=1, max_size=5), vectors, vectors)
+def test_without_momentum_the_average_to_the_last_bit(
+    clients: list[tuple[np.ndarray, float]], start: np.ndarray, old: np.ndarray
+) -> None:
+    updates = [update_of(k, values, k) for k, (values, _) in enumerate(clients)]
+    weights = np.array([weight for _, weight in clients])
+    weights /= weights.sum()
+    remembered = {"momentum": old[:5].astype(np.float64)}
+    after, _ = Momentum(beta=0).apply(updates, weights, context_of(start, 5), remembered)
+    expected = average(updates, weights)
+    assert after.values.tobytes() == expected.values.tobytes()
+    assert after.counters.tolist() == expected.counters.tolist()
+
+
+def test_never_beyond_float32() -> None:
+    models, _ = play(Momentum(lr=5), [-LARGEST], [[LARGEST], [LARGEST]], 1)
+    assert [float(model.values[0]) for model in models] == [LARGEST, LARGEST]
+
+
+@pytest.mark.parametrize("options", [{"beta": 1.0}, {"beta": -0.1}, {"lr": 0.0}, {"lr": float("inf")}])
+def test_bad_options(options: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="must be"):
+        Momentum(**options)
