@@ -21,6 +21,7 @@ bench: $(VENV)/ready  ## our engine and our selection against what everyone writ
 	$(BIN)/python benchmarks/greedy_selection.py
 	$(BIN)/python benchmarks/gradient_table.py
 	$(BIN)/python benchmarks/server_side.py
+	$(BIN)/python benchmarks/methods.py
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

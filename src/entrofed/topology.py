@@ -1,0 +1,341 @@
+"""Who talks to whom when there is no server, and what repeated averaging along these edges leads to.
+
+Nodes are numbered from 0. A topology takes the number of nodes and a random generator; its options are keywords.
+Node i averages over its closed neighbourhood, itself and those it shares an edge with, so a round is a matrix W with
+rows that sum to 1. It is neither symmetric nor doubly stochastic in general: where repeated rounds lead is the average
+with the weights ``stationary(W)``, and how fast is told by ``spectral_gap(W)``.
+
+>>> graph = build_graph("ring", 5, np.random.default_rng(0))
+>>> [hood.tolist() for hood in closed_neighbourhoods(graph)]
+[[0, 1, 4], [0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 3, 4]]
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from inspect import Parameter, signature
+from math import isqrt, log2
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import networkx as nx
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.csgraph import connected_components
+
+from entrofed.errors import ConfigError, DataError, unknown
+from entrofed.info.entropy import Floats, distribution, entropy_of_counts
+
+Nodes = NDArray[np.int64]
+LABELLED = 50
+"""Nodes of a picture that still get their number."""
+SPRUNG = 100
+"""Nodes of a picture above which path lengths take too long, and springs must do."""
+
+
+def full(nodes: int, rng: Generator) -> nx.Graph:
+    """Everybody with everybody."""
+    return nx.complete_graph(nodes)
+
+
+def ring(nodes: int, rng: Generator) -> nx.Graph:
+    """Each node with the next, the last with the first; one or two nodes are a line."""
+    return nx.cycle_graph(nodes) if nodes > 2 else nx.path_graph(nodes)
+
+
+def line(nodes: int, rng: Generator) -> nx.Graph:
+    """Each node with the next."""
+    return nx.path_graph(nodes)
+
+
+def star(nodes: int, rng: Generator) -> nx.Graph:
+    """Everybody with node 0."""
+    return nx.star_graph(nodes - 1)
+
+
+def grid(nodes: int, rng: Generator) -> nx.Graph:
+    """The most nearly square grid of so many nodes, row by row; a prime number of them makes a line.
+
+    >>> sorted(build_graph("grid", 6, np.random.default_rng(0)).edges)
+    [(0, 1), (0, 3), (1, 2), (1, 4), (2, 5), (3, 4), (4, 5)]
+    """
+    rows = next(side for side in range(isqrt(nodes), 0, -1) if nodes % side == 0)
+    return nx.convert_node_labels_to_integers(nx.grid_2d_graph(rows, nodes // rows))
+
+
+def regular(nodes: int, rng: Generator, *, degree: int) -> nx.Graph:
+    """A random graph in which every node has ``degree`` edges."""
+    _between("regular", "degree", degree, 0, nodes - 1)
+    if degree * nodes % 2:
+        raise ConfigError(
+            f"topology 'regular': degree = {degree} times {nodes} nodes is odd, and every edge has two ends; "
+            "make one of them even"
+        )
+    missing = nodes - 1 - degree
+    if missing < degree:  # a dense graph takes many tries; what it lacks is sparse
+        return nx.complement(nx.random_regular_graph(missing, nodes, seed=_seed(rng)))
+    return nx.random_regular_graph(degree, nodes, seed=_seed(rng))
+
+
+def erdos_renyi(nodes: int, rng: Generator, *, probability: float) -> nx.Graph:
+    """Each pair of nodes has an edge with this probability."""
+    _between("erdos_renyi", "probability", probability, 0, 1)
+    return nx.fast_gnp_random_graph(nodes, probability, seed=_seed(rng))
+
+
+def small_world(nodes: int, rng: Generator, *, degree: int, rewire: float) -> nx.Graph:
+    """A ring in which each node knows ``degree`` nearest ones, then each edge moves one end with probability ``rewire``.
+
+    Reference: Watts and Strogatz, Collective dynamics of "small-world" networks (Nature, 1998).
+    """
+    _between("small_world", "degree", degree, 0, nodes - 1)
+    _between("small_world", "rewire", rewire, 0, 1)
+    if degree % 2:
+        raise ConfigError(f"topology 'small_world': degree = {degree} must be even, half of it to each side")
+    return nx.watts_strogatz_graph(nodes, degree, rewire, seed=_seed(rng))
+
+
+def scale_free(nodes: int, rng: Generator, *, edges: int) -> nx.Graph:
+    """Nodes come one by one, each with this many ``edges``, rather to nodes that have many.
+
+    Reference: Barabási and Albert, Emergence of scaling in random networks (Science, 1999).
+    """
+    if nodes < 2:
+        raise ConfigError("topology 'scale_free' needs at least 2 nodes")
+    _between("scale_free", "edges", edges, 1, nodes - 1)
+    return nx.barabasi_albert_graph(nodes, edges, seed=_seed(rng))
+
+
+def file(nodes: int, rng: Generator, *, path: str | Path) -> nx.Graph:
+    """Edges from a file, two node numbers a line; ``#`` starts a comment, and an edge may be listed again."""
+    graph = nx.empty_graph(nodes)
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise ConfigError(f"topology 'file': there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not readable as text: {error}") from None
+    for number, text in enumerate(lines, start=1):
+        words = text.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) != 2 or not all(re.fullmatch("[0-9]{1,9}", word) for word in words):
+            raise DataError(f"{path}, line {number}: an edge is two node numbers such as '0 1', found {text.strip()!r}")
+        a, b = map(int, words)
+        if max(a, b) >= nodes:
+            raise DataError(f"{path}, line {number}: node {max(a, b)} does not exist, there are 0 to {nodes - 1}")
+        if a == b:
+            raise DataError(f"{path}, line {number}: node {a} needs no edge to itself; remove the line")
+        graph.add_edge(a, b)
+    return graph
+
+
+TOPOLOGIES: dict[str, Callable[..., nx.Graph]] = {
+    topology.__name__: topology
+    for topology in (full, ring, line, star, grid, regular, erdos_renyi, small_world, scale_free, file)
+}
+
+
+def build_graph(kind: str, nodes: int, rng: Generator, **options: Any) -> nx.Graph:
+    """The graph over nodes 0 to n-1, which need not be connected; nodes and edges come in ascending order."""
+    if kind not in TOPOLOGIES:
+        raise unknown("topology", kind, TOPOLOGIES)
+    if nodes < 1:
+        raise ConfigError(f"topology {kind!r}: nodes = {nodes}, but there must be at least 1")
+    parameters = signature(TOPOLOGIES[kind]).parameters.values()
+    allowed = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
+    for name in options:
+        if name not in allowed:
+            raise unknown(f"option of topology {kind!r}", name, allowed)
+    if lacking := [name for name in allowed if name not in options]:
+        raise ConfigError(f"topology {kind!r} needs {', '.join(lacking)}")
+    graph = nx.empty_graph(nodes)
+    graph.add_edges_from(sorted_edges(TOPOLOGIES[kind](nodes, rng, **options)))
+    return graph
+
+
+def sorted_edges(graph: nx.Graph) -> list[tuple[int, int]]:
+    """Every edge once, from its lower to its higher node, in ascending order."""
+    return sorted((min(edge), max(edge)) for edge in graph.edges)
+
+
+def components(graph: nx.Graph) -> list[list[int]]:
+    """The groups of nodes that can reach each other, by their lowest node.
+
+    >>> components(nx.Graph([(3, 1), (2, 0)]))
+    [[0, 2], [1, 3]]
+    """
+    return sorted(sorted(group) for group in nx.connected_components(graph))
+
+
+def closed_neighbourhoods(graph: nx.Graph) -> list[Nodes]:
+    """For each node, itself and those it shares an edge with, in ascending order."""
+    return [np.array(sorted({node, *graph[node]}), np.int64) for node in range(len(graph))]
+
+
+def live_edges(graph: nx.Graph, probability: float, rng: Generator) -> nx.Graph:
+    """The graph of one round of a time-varying network: each edge is up with this probability, all nodes stay."""
+    if not 0 <= probability <= 1:
+        raise ConfigError(f"edges are up with probability {probability}, but it must be between 0 and 1")
+    edges = sorted_edges(graph)
+    alive = nx.empty_graph(len(graph))
+    alive.add_edges_from(edge for edge, up in zip(edges, rng.random(len(edges)) < probability, strict=True) if up)
+    return alive
+
+
+def mixing_matrix(neighbourhoods: Sequence[Nodes], weights: Sequence[ArrayLike]) -> Floats:
+    """W with W[i, k] = the weight of node k at node i; every row sums to 1.
+
+    >>> mixing_matrix([np.array([0, 1]), np.array([1])], [[0.25, 0.75], [1.0]]).tolist()
+    [[0.25, 0.75], [0.0, 1.0]]
+    """
+    if len(neighbourhoods) != len(weights):
+        raise DataError(f"there are {len(neighbourhoods)} neighbourhoods and {len(weights)} rows of weights")
+    matrix = np.zeros((len(weights), len(weights)))
+    for node, (hood, given) in enumerate(zip(neighbourhoods, weights, strict=True)):
+        row = distribution(f"weights of node {node}", given)
+        if row.shape != hood.shape:
+            raise DataError(f"node {node} has {len(hood)} in its closed neighbourhood and weights {row.shape}")
+        matrix[node, hood] = row / row.sum()
+    return matrix
+
+
+def closed_groups(matrix: Floats) -> list[Nodes]:
+    """The groups of nodes that weigh nobody outside and cannot be split further; with one, there is a consensus.
+
+    >>> [group.tolist() for group in closed_groups(np.array([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]))]
+    [[1], [2]]
+    """
+    count, group = connected_components(matrix > 0, connection="strong")
+    members = [np.flatnonzero(group == number) for number in range(count)]
+    closed = [nodes for nodes in members if not np.delete(matrix[nodes], nodes, axis=1).any()]
+    return sorted(closed, key=lambda nodes: int(nodes[0]))
+
+
+def spectral_gap(matrix: Floats) -> float:
+    """1 - |lambda_2|, the second largest modulus of the eigenvalues: from 0, no consensus ever, to 1, after one round.
+
+    After many rounds what is left of the disagreement shrinks by |lambda_2| a round. If W is not symmetric the
+    eigenvalues may be complex, and disagreement may grow at first. Exactly 0 with more than one closed group, as in a
+    graph that is not connected; 1 with one node.
+
+    >>> round(spectral_gap(np.array([[0.75, 0.25], [0.5, 0.5]])), 12)
+    0.75
+    """
+    if len(matrix) == 1:
+        return 1.0
+    if len(closed_groups(matrix)) > 1:
+        return 0.0
+    second = np.sort(np.abs(np.linalg.eigvals(matrix)))[-2]
+    return float(np.clip(1 - second, 0.0, 1.0))
+
+
+def stationary(matrix: Floats) -> Floats:
+    """The weights p = p W, sum p = 1, of the nodes' models in the consensus: whom it is biased to.
+
+    Nodes outside the one closed group, which the others do not listen to in the end, get 0.
+
+    >>> stationary(np.array([[0.75, 0.25], [0.5, 0.5]])).round(12).tolist()
+    [0.666666666667, 0.333333333333]
+    """
+    groups = closed_groups(matrix)
+    if len(groups) != 1:
+        raise DataError(f"there are {len(groups)} groups that never hear of each other, so there is no consensus")
+    (nodes,) = groups
+    system = matrix[np.ix_(nodes, nodes)].T - np.eye(len(nodes))
+    system[-1] = 1.0  # the equations sum to 0, so one of them can give way to sum p = 1
+    found = np.maximum(np.linalg.solve(system, np.eye(len(nodes))[-1]), 0.0)
+    weights = np.zeros(len(matrix))
+    weights[nodes] = found / found.sum()
+    return weights
+
+
+def topology_chart(graph: nx.Graph, label_counts: NDArray[np.int64], title: str) -> alt.LayerChart:
+    """The graph; a node is coloured by the entropy of its labels and as large as its number of samples."""
+    if label_counts.ndim != 2 or len(label_counts) != len(graph) or not label_counts.size:
+        raise DataError(f"label counts must be one row for each of {len(graph)} nodes, not {label_counts.shape}")
+    places, bits = layout(graph), entropy_of_counts(label_counts, base="bits")
+    most, labelled = log2(label_counts.shape[1]), len(graph) <= LABELLED
+    nodes = [
+        {"node": k, "x": x, "y": y, "samples": int(n), "bits": float(h), "neighbours": graph.degree[k]}
+        for k, ((x, y), n, h) in enumerate(zip(places.tolist(), label_counts.sum(axis=1), bits, strict=True))
+    ]
+    ends = [(*places[a].tolist(), *places[b].tolist()) for a, b in sorted_edges(graph)]
+    edges = [dict(zip(("x", "y", "x2", "y2"), end, strict=True)) for end in ends]
+
+    margin = 0.08 * np.ptp(places, axis=0).max() or 1.0
+    (left, low), (right, high) = places.min(axis=0) - margin, places.max(axis=0) + margin
+    width = 460
+    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[left, right], nice=False, zero=False))
+    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
+    base = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
+    crowded = len(edges) > 3 * len(nodes)
+    lines = (
+        alt.Chart(alt.InlineData(values=edges))
+        .mark_rule(color="#888888", strokeWidth=1, opacity=0.45 if crowded else 0.9)
+        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
+    )
+    bit_scale = alt.Scale(scheme="viridis", domain=[0, most or 1])
+    size_scale = alt.Scale(domainMin=0, range=[260, 900] if labelled else [15, 160])
+    dots = base.mark_circle(opacity=1, stroke="#333333", strokeWidth=1).encode(
+        color=alt.condition(
+            "datum.samples > 0",
+            alt.Color("bits:Q", title=["Entropy of its", "labels (bits)"], scale=bit_scale),
+            alt.value("white"),
+        ),
+        size=alt.Size("samples:Q", title="Samples", scale=size_scale).legend(
+            tickCount=3, format="~s", symbolFillColor="#bbbbbb", symbolStrokeColor="#333333"
+        ),
+        tooltip=[
+            alt.Tooltip("node:O", title="Node"),
+            alt.Tooltip("samples:Q", title="Samples", format=","),
+            alt.Tooltip("bits:Q", title="Entropy (bits)", format=".3f"),
+            alt.Tooltip("neighbours:Q", title="Neighbours"),
+        ],
+    )
+    dark = f"datum.samples > 0 && datum.bits < {0.6 * most}"
+    names = base.mark_text(fontSize=11, fontWeight="bold").encode(
+        text="node:O", color=alt.condition(dark, alt.value("white"), alt.value("black"))
+    )
+    parts = len(components(graph))
+    words = f"{len(nodes):,} nodes, {len(edges):,} edges" + ("" if parts == 1 else f", {parts:,} components")
+    return (
+        alt.layer(lines, dots, *([names] if labelled else []))
+        .properties(
+            width=width,
+            height=max(60, width * (high - low) / (right - left)),
+            title=alt.Title(title, subtitle=words, anchor="start"),
+        )
+        .configure_view(stroke=None)
+    )
+
+
+def layout(graph: nx.Graph) -> Floats:
+    """A place for each node, the same every time, [nodes, 2]; longest from left to right.
+
+    A ring or a complete graph is a circle. In others distances follow path lengths, or, in a large graph, springs.
+    """
+    degrees = {degree for _, degree in graph.degree}
+    if len(graph) > 2 and (degrees == {len(graph) - 1} or (degrees == {2} and nx.is_connected(graph))):
+        order = [0, *(node for _, node in nx.dfs_edges(graph, 0))]
+        turn = 2 * np.pi * np.argsort(order) / len(order)
+        return np.column_stack([np.sin(turn), np.cos(turn)])
+    if len(graph) > SPRUNG:
+        found = nx.spring_layout(graph, seed=0)
+    else:
+        paths = dict(nx.all_pairs_shortest_path_length(graph))
+        apart = 1 + max(length for lengths in paths.values() for length in lengths.values()) / 2
+        found = nx.kamada_kawai_layout(graph, {a: {b: paths[a].get(b, apart) for b in graph} for a in graph})
+    places = np.array([found[node] for node in range(len(graph))])
+    places -= places.mean(axis=0)
+    return np.asarray(places @ np.linalg.svd(places, full_matrices=len(graph) < 2)[2].T)
+
+
+def _between(kind: str, name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise ConfigError(f"topology {kind!r}: {name} = {value}, but must be from {least} to {most}")
+
+
+def _seed(rng: Generator) -> int:
+    return int(rng.integers(2**32))
