@@ -24,8 +24,9 @@ from entrofed.federation import Federation
 from entrofed.methods.fedavg import fedavg
 from entrofed.models import build
 from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.orders import Rules
 from entrofed.params import Layout, Params
-from entrofed.rounds import Rules, run_round
+from entrofed.rounds import run_round
 from entrofed.seeds import torch_stream
 from entrofed.types import Ledger, State, Training
 

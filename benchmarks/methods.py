@@ -16,8 +16,9 @@ import numpy as np
 from entrofed.backends.processes import ProcessBackend
 from entrofed.config import MethodSection
 from entrofed.models import build
+from entrofed.orders import Rules
 from entrofed.params import Layout
-from entrofed.rounds import Rules, run_round
+from entrofed.rounds import run_round
 from entrofed.seeds import torch_stream
 from entrofed.types import Ledger, State
 from local_training import CASES, WORKERS, Case, federation

@@ -5,58 +5,25 @@ Read this first. Everything a round needs comes in as an argument, everything it
 """
 
 import logging
-import time
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.admit import NonFinite, admit
-from entrofed.client import WorkOrder
+from entrofed.accounts import Clock, Traffic
+from entrofed.admit import admit
 from entrofed.evaluate import EvaluateOrder, evaluate, figures, predictions
-from entrofed.faults import Faults
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
+from entrofed.orders import Orders, Rules
 from entrofed.params import Layout
 from entrofed.seeds import stream
-from entrofed.types import (
-    FIRST_UPDATE,
-    LOSS,
-    Backend,
-    Context,
-    Failure,
-    Ledger,
-    Method,
-    PartState,
-    Selection,
-    State,
-    Training,
-    Update,
-    Weighing,
-)
+from entrofed.types import FIRST_UPDATE, LOSS, Backend, Context, Failure, Ledger, Method, State, Weighing
 from entrofed.weigh import safe_weights
 
 log = logging.getLogger("entrofed")
-
-
-@dataclass(frozen=True)
-class Rules:
-    """What is the same in every round of a run, besides the method."""
-
-    seed: int
-    rounds: int
-    cohort: int
-    training: Training
-    lr_decay: float = 1.0
-    quorum: int = 1
-    nonfinite: NonFinite = "drop"
-    evaluate_every: int = 1
-    faults: Faults = field(default_factory=Faults)
-    sizes_from_counts: bool = False
-    """Take a client's number of examples from its released (noised) label counts."""
 
 
 def run_round(
@@ -69,9 +36,10 @@ def run_round(
     backend: Backend,
 ) -> tuple[State, dict[str, Any]]:
     """Play one round; returns the state after it and its record."""
-    clock = _Clock()
-    traffic = _Traffic(layout)
-    orders = _Orders(state, method, rules, federation)
+    clock = Clock()
+    traffic = Traffic(layout)
+    orders = Orders(state, method, rules, federation)
+    broadcast = method.server.broadcast(state.server)
     there = rules.faults.present(rules.seed, state.round, rules.rounds, len(ledger.sizes))
     among = federation.participants[(there & (ledger.sizes > 0))[federation.participants]]
     if state.round == 0:
@@ -79,7 +47,8 @@ def run_round(
 
     selector = state.selector
     if state.round == 0 and FIRST_UPDATE in method.needs:  # everybody trains once; nothing of it is aggregated
-        surveyed, _ = admit(among.tolist(), backend.run(orders.make(among.tolist(), "survey")), layout)
+        survey = [orders.make(client, state.params, broadcast, purpose="survey") for client in among.tolist()]
+        surveyed, _ = admit(among.tolist(), backend.run(survey), layout)
         selector = method.selector.observe(selector, state.params, surveyed)
         traffic.models(down=len(among), up=len(surveyed))
     rng = stream(rules.seed, "select", state.round)
@@ -93,7 +62,8 @@ def run_round(
 
     gone = rules.faults.dropped(rules.seed, state.round, chosen)
     working = [client for client in chosen if client not in gone]
-    answers = dict(zip(working, backend.run(orders.make(working, "train", selection)), strict=True))
+    work = [orders.make(client, state.params, broadcast, limits=selection.limits.get(client)) for client in working]
+    answers = dict(zip(working, backend.run(work), strict=True))
     clock.lap("train")
 
     dropped = Failure("dropped out")
@@ -104,7 +74,7 @@ def run_round(
         released = np.maximum(np.rint(ledger.label_counts.sum(axis=1)), 1).astype(int)
         updates = [replace(update, num_examples=int(released[update.client])) for update in updates]
     traffic.models(down=len(chosen), up=len(updates))
-    traffic.extras(len(chosen), orders.broadcast, updates)
+    traffic.extras(len(chosen), broadcast, updates)
     clock.lap("admit")
 
     enough = len(updates) >= rules.quorum
@@ -178,76 +148,3 @@ def measure_losses(
         if not isinstance(tally, Failure):
             losses[client] = tally.loss / len(federation.shards[client])
     return losses
-
-
-class _Orders:
-    """Makes the work orders of a round."""
-
-    def __init__(self, state: State, method: Method, rules: Rules, federation: Federation) -> None:
-        self.state, self.method, self.rules, self.federation = state, method, rules, federation
-        self.training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
-        self.broadcast = method.server.broadcast(state.server)
-
-    def make(self, clients: Iterable[int], purpose: str, selection: Selection | None = None) -> list[WorkOrder]:
-        """One order a client; faults decide how many epochs it manages."""
-        rules, pool = self.rules, len(self.federation.shards)
-        return [
-            WorkOrder(
-                client=client,
-                round=self.state.round,
-                seed=rules.seed,
-                params=self.state.params,
-                objective=self.method.objective,
-                training=replace(
-                    self.training,
-                    epochs=rules.faults.epochs(rules.seed, self.state.round, client, pool, self.training.epochs),
-                ),
-                cost=int(self.federation.sizes[client]),
-                memory=self.state.memory.get(client, {}),
-                purpose=purpose,
-                needs=self.method.needs,
-                limits=selection.limits.get(client) if selection is not None else None,
-                rule=self.method.server,
-                broadcast=self.broadcast,
-            )
-            for client in clients
-        ]
-
-
-class _Traffic:
-    """Bytes between server and clients: float32 models, numbers of eight bytes."""
-
-    def __init__(self, layout: Layout) -> None:
-        self._model = layout.nbytes
-        self.down = self.up = 0
-
-    def models(self, *, down: int, up: int) -> None:
-        self.down += down * self._model
-        self.up += up * self._model
-
-    def released(self, ledger: Ledger, clients: NDArray[np.int64]) -> None:
-        """Label counts and their summaries, once."""
-        for table in (ledger.label_counts, ledger.summaries):
-            self.up += sum(table[client].nbytes for client in clients) if table is not None else 0
-
-    def losses(self, clients: int) -> None:
-        self.down += clients * self._model
-        self.up += clients * 8
-
-    def extras(self, clients: int, broadcast: PartState, updates: list[Update]) -> None:
-        """What goes along with the models, both ways."""
-        self.down += clients * sum(array.nbytes for array in broadcast.values())
-        self.up += sum(array.nbytes for update in updates for array in update.facts.values())
-
-
-class _Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        now = time.perf_counter()
-        self.laps[phase] = now - self._last
-        self._last = now

@@ -27,10 +27,11 @@ from entrofed.federation import Federation, federate
 from entrofed.memories import Memories, Pool
 from entrofed.models import MODELS
 from entrofed.models import build as build_model
+from entrofed.orders import Rules
 from entrofed.params import Layout, Params
 from entrofed.privacy import Release, checked_counts, release
 from entrofed.registry import find
-from entrofed.rounds import Rules, run_round
+from entrofed.rounds import run_round
 from entrofed.seeds import stream, torch_stream
 from entrofed.store import Record, RunFolder, json_line
 from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Backend, Ledger, Method, State

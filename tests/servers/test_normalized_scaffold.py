@@ -15,8 +15,9 @@ from entrofed.data.dataset import Dataset
 from entrofed.errors import ConfigError
 from entrofed.federation import Federation
 from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.orders import Rules
 from entrofed.params import Layout, Params
-from entrofed.rounds import Rules, run_round
+from entrofed.rounds import run_round
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.scripted import Scripted
 from entrofed.servers.average import Average, average
