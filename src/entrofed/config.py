@@ -147,6 +147,7 @@ class FaultsSection(Section):
     straggler_redraw: bool = False
     joining: Share = 0.0
     leaving: Share = 0.0
+    liars: Share = 0.0
 
     def faults(self) -> Faults:
         """The faults of every round."""
@@ -162,6 +163,44 @@ class PrivacySection(Section):
     """Draw the noise from the run's seed: repeatable, and no privacy."""
     sizes: bool = False
     """Take the number of examples from the noised counts, too, instead of from the clients."""
+
+
+TOPOLOGY_KEYS = ("degree", "probability", "rewire", "edges", "path")
+
+
+class TopologySection(Section):
+    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.topology` for the kinds."""
+
+    kind: str = "full"
+    degree: int | None = None
+    probability: float | None = None
+    rewire: float | None = None
+    edges: int | None = None
+    path: str | None = None
+    up: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The probability that an edge works in a round."""
+    message_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    split: tuple[int, int] | None = None
+    """Rounds, from the first on and before the second, in which the two halves of the nodes are cut off."""
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> "TopologySection":
+        from entrofed.topology import TOPOLOGIES
+
+        if self.kind not in TOPOLOGIES:
+            raise ValueError(str(unknown("topology.kind", self.kind, TOPOLOGIES)))
+        options = signature(TOPOLOGIES[self.kind]).parameters
+        for key in TOPOLOGY_KEYS:
+            given = getattr(self, key) is not None
+            if given and key not in options:
+                raise ValueError(f"topology.{key} does not apply to kind {self.kind!r}; leave it out")
+            if not given and key in options and options[key].default is Parameter.empty:
+                raise ValueError(f"topology kind {self.kind!r} needs topology.{key}")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """The keys given for the kind."""
+        return {key: value for key in TOPOLOGY_KEYS if (value := getattr(self, key)) is not None}
 
 
 class EngineSection(Section):
@@ -188,6 +227,7 @@ class Experiment(Section):
     method: MethodSection = MethodSection()
     faults: FaultsSection = FaultsSection()
     privacy: PrivacySection | None = None
+    topology: TopologySection | None = None
     engine: EngineSection = Field(default_factory=EngineSection)
 
     @model_validator(mode="after")
@@ -199,11 +239,21 @@ class Experiment(Section):
             )
         method = self.method.recipe()
         method.server.check(method, self.method.training())
+        if self.topology is not None:
+            self._check_peers(method)
         if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
             raise ValueError(
                 f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
             )
         return self
+
+    def _check_peers(self, method: Method) -> None:
+        from entrofed.gossip import check
+
+        check(method)
+        for key, value in (("method.selector", self.method.selector), ("data.participating", self.data.participating)):
+            if value is not None:
+                raise ValueError(f"{key} has no meaning with a [topology], where every node trains; leave it out")
 
     def decisive(self) -> dict[str, Any]:
         """Everything that the results depend on: what a resumed run must have in common with its start."""

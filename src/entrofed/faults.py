@@ -1,4 +1,4 @@
-"""What goes wrong in a federation, on purpose: dropout, stragglers, clients that come late or leave.
+"""What goes wrong in a federation, on purpose: dropout, stragglers, clients that come late, leave, or lie.
 
 All of it is drawn from named streams, so that every method meets the same faults under the same seed.
 """
@@ -19,7 +19,8 @@ class Faults:
     ``dropout``: of the selected clients vanish after selection, exactly ``round(dropout * M)`` of them, or each with
     that probability (``bernoulli``). ``stragglers``: of all clients are slow and train only ``1..epochs`` epochs,
     drawn once, or anew each round (``straggler_redraw``). ``joining`` and ``leaving``: of all clients come, or go, at
-    a round drawn uniformly from the run.
+    a round drawn uniformly from the run. ``liars``: of all clients claim that all their examples are of the class that
+    is rarest overall, to gain weight.
     """
 
     dropout: float = 0.0
@@ -28,6 +29,15 @@ class Faults:
     straggler_redraw: bool = False
     joining: float = 0.0
     leaving: float = 0.0
+    liars: float = 0.0
+
+    def claimed(self, seed: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The label counts that clients say they have."""
+        claimed = counts.copy()
+        for client in self._marked(seed, "liars", self.liars, len(counts)):
+            claimed[client] = 0
+            claimed[client, counts.sum(axis=0).argmin()] = counts[client].sum()
+        return claimed
 
     def dropped(self, seed: int, number: int, cohort: list[int]) -> set[int]:
         """Who of a cohort vanishes in this round."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ from entrofed.rounds import run_round
 from entrofed.seeds import stream, torch_stream
 from entrofed.store import Record, RunFolder, json_line
 from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Backend, Ledger, Method, State
+
+if TYPE_CHECKING:
+    from entrofed.gossip import Network
 
 log = logging.getLogger("entrofed")
 
@@ -80,6 +83,8 @@ class Setup:
     layout: Layout
     params: Params
     """The model before the first round."""
+    network: "Network | None" = None
+    """The peers' connections, where there is no server."""
 
 
 def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup:
@@ -106,7 +111,18 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
         model = wrapped()
     method.objective.check(model)
     layout = Layout.of(model)
-    return Setup(federation, wrapped, layout, layout.read(model))
+    return Setup(federation, wrapped, layout, layout.read(model), _network(experiment, len(federation.shards)))
+
+
+def _network(experiment: Experiment, nodes: int) -> "Network | None":
+    section = experiment.topology
+    if section is None:
+        return None
+    from entrofed.gossip import Network
+    from entrofed.topology import build_graph
+
+    graph = build_graph(section.kind, nodes, stream(experiment.seed, "topology"), **section.options())
+    return Network(graph, section.up, section.message_loss, section.split)
 
 
 class _Run:
@@ -141,11 +157,20 @@ class _Run:
         released = release_once(experiment, setup.federation, self.method, folder)
         self.spent = released.spent if released is not None else None
         self.ledger = open_ledger(experiment, setup, self.method, released)
+        self.round = run_round
+        if setup.network is None:
+            selector = self.method.selector.init(self.ledger, self.federation.participants)
+            server = self.method.server.init(setup.params, self.ledger, self.federation.participants)
+        else:
+            from entrofed.gossip import begin, gossip_round
+
+            selector, server = {}, begin(self.method, setup.params, self.ledger, setup.network)
+            self.round = partial(gossip_round, network=setup.network)
         self.state = State(
             round=0,
             params=setup.params,
-            selector=self.method.selector.init(self.ledger, self.federation.participants),
-            server=self.method.server.init(setup.params, self.ledger, self.federation.participants),
+            selector=selector,
+            server=server,
             memory=Memories(pool),
         )
         if resume:
@@ -179,7 +204,7 @@ class _Run:
 
             try:
                 while self.state.round < rounds:
-                    after, record = run_round(
+                    after, record = self.round(
                         self.state, self.method, self.rules, self.ledger, self.federation, self.layout, self.backend
                     )
                     metrics.write(json_line(record))
@@ -211,7 +236,8 @@ def release_once(experiment: Experiment, federation: Federation, method: Method,
     """
     if not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
         return None
-    counts = checked_counts(federation.label_counts, len(federation.data.classes))
+    claimed = experiment.faults.faults().claimed(experiment.seed, federation.label_counts)
+    counts = checked_counts(claimed, len(federation.data.classes))
     privacy = experiment.privacy
     if privacy is None:
         return Release(counts.astype(np.float64), {})
