@@ -565,3 +565,24 @@ def test_show_weights_without_origins(go: Go) -> None:
     shown = go("show", "runs/iris", "--weights")
     assert shown.code == 0
     assert shown.out.count("│ 0.5000 │ 1.000   │") == 4
+
+
+def test_show_peers(go: Go, tmp_path: Path) -> None:
+    assert go("run", "iris.toml", "--set", "topology.kind=line", "--set", "method.name=fedep").code == 0
+    shown = go("show", "runs/iris", "--peers", "--plot", "mixing.png")
+    assert shown.code == 0
+    assert "distance to consensus" in shown.out
+    assert "peers after round 2" in shown.out
+    assert (tmp_path / "mixing.png").read_bytes().startswith(b"\x89PNG")
+    assert go("run", "iris.toml", "--set", "name=central").code == 0
+    refused = go("show", "runs/central", "--peers")
+    assert refused.code == 2
+    assert "it needs a [topology]" in refused.err
+
+
+def test_validate_a_topology(go: Go, tmp_path: Path) -> None:
+    settings = ("--set", "topology.kind=star")
+    shown = go("validate", "iris.toml", *settings, "--plot", "graph.png")
+    assert shown.code == 0
+    assert "3 peers, 2 edges (1 to 2 a peer), connected" in shown.out
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")

@@ -108,12 +108,14 @@ def show(
     *,
     selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
     weights: Annotated[bool, Parameter(help="How much each client counted, and why.", negative="")] = False,
+    peers: Annotated[bool, Parameter(help="How each node of a topology did.", negative="")] = False,
     plot: Annotated[
         Path | None,
-        Parameter(help="Draw the entropy of the cohorts (with --weights: the weights) into this .png or .svg file."),
+        Parameter(help="Draw the cohorts' entropy (with --weights or --peers: the weights) as .png or .svg."),
     ] = None,
 ) -> None:
     """Show a run: its setting, its course, its outcome."""
+    from entrofed.peers_view import mixing_chart, peers_tables
     from entrofed.selection_view import entropy_chart, selection_tables
     from entrofed.store import find_runs
     from entrofed.view import save_chart, show_run
@@ -130,9 +132,12 @@ def show(
             console.print(table)
         for table in weights_tables(folder) if weights else ():
             console.print(table)
+        for table in peers_tables(folder) if peers else ():
+            console.print(table)
     if plot is not None:
-        save_chart(weights_chart(folders[0]) if weights else entropy_chart(folders[0]), plot)
-        console.print(f"{'Weights' if weights else 'Entropy'} of the cohorts: {plot}", highlight=False, markup=False)
+        draw = mixing_chart if peers else weights_chart if weights else entropy_chart
+        save_chart(draw(folders[0]), plot)
+        console.print(f"Picture: {plot}", highlight=False, markup=False)
 
 
 @app.command
@@ -162,22 +167,26 @@ def validate(
     file: Path,
     *,
     overrides: Overrides = None,
-    plot: Annotated[Path | None, Parameter(help="Draw who holds what into this .png, .svg or .json file.")] = None,
+    plot: Annotated[
+        Path | None, Parameter(help="Draw who holds what, or who talks to whom, as .png, .svg or .json.")
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Check an experiment file without running it, and show what it resolves to."""
     from entrofed.config import read, to_toml
     from entrofed.run import prepare
-    from entrofed.view import draw_partition, federation_table
+    from entrofed.view import draw_setup, federation_table, network_words
 
     experiment = read(file, overrides or ())
     console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
     setup = prepare(experiment, data_dir)
     console.print(federation_table(experiment, setup.federation))
     console.print(f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB a model")
+    if setup.network is not None:
+        console.print(network_words(setup.network))
     if plot is not None:
-        draw_partition(setup.federation, plot)
-        console.print(f"Who holds what: {plot}")
+        draw_setup(setup, plot)
+        console.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
     console.print("[green]valid[/green]")
 
 
@@ -226,6 +235,33 @@ def study_selection(
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     else:
         for table in study_tables(rows):
+            console.print(table)
+    if plot is not None:
+        save_chart(chart(rows), plot)
+        errors.print(f"Picture: {escape(str(plot))}")
+
+
+@study_app.command(name="topology")
+def study_topology(
+    *,
+    nodes: int = 10,
+    partitions: int = 5,
+    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
+    plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
+    from entrofed.topology_study import chart, study, tables
+    from entrofed.view import save_chart
+
+    for name, value in (("nodes", nodes), ("partitions", partitions)):
+        if value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        for table in tables(rows):
             console.print(table)
     if plot is not None:
         save_chart(chart(rows), plot)

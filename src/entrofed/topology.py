@@ -13,11 +13,10 @@ with the weights ``stationary(W)``, and how fast is told by ``spectral_gap(W)``.
 import re
 from collections.abc import Callable, Sequence
 from inspect import Parameter, signature
-from math import isqrt, log2
+from math import isqrt
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import networkx as nx
 import numpy as np
 from numpy.random import Generator
@@ -25,13 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
 from entrofed.errors import ConfigError, DataError, unknown
-from entrofed.info.entropy import Floats, distribution, entropy_of_counts
+from entrofed.info.entropy import Floats, distribution
 
 Nodes = NDArray[np.int64]
-LABELLED = 50
-"""Nodes of a picture that still get their number."""
-SPRUNG = 100
-"""Nodes of a picture above which path lengths take too long, and springs must do."""
 
 
 def full(nodes: int, rng: Generator) -> nx.Graph:
@@ -66,7 +61,7 @@ def grid(nodes: int, rng: Generator) -> nx.Graph:
 
 def regular(nodes: int, rng: Generator, *, degree: int) -> nx.Graph:
     """A random graph in which every node has ``degree`` edges."""
-    _between("regular", "degree", degree, 0, nodes - 1)
+    _below_nodes("regular", "degree", degree, 0, nodes)
     if degree * nodes % 2:
         raise ConfigError(
             f"topology 'regular': degree = {degree} times {nodes} nodes is odd, and every edge has two ends; "
@@ -80,17 +75,17 @@ def regular(nodes: int, rng: Generator, *, degree: int) -> nx.Graph:
 
 def erdos_renyi(nodes: int, rng: Generator, *, probability: float) -> nx.Graph:
     """Each pair of nodes has an edge with this probability."""
-    _between("erdos_renyi", "probability", probability, 0, 1)
+    _probability("topology 'erdos_renyi': probability", probability)
     return nx.fast_gnp_random_graph(nodes, probability, seed=_seed(rng))
 
 
 def small_world(nodes: int, rng: Generator, *, degree: int, rewire: float) -> nx.Graph:
-    """A ring in which each node knows ``degree`` nearest ones, then each edge moves one end with probability ``rewire``.
+    """A ring in which each node knows the ``degree`` nearest; then each edge moves an end with probability ``rewire``.
 
     Reference: Watts and Strogatz, Collective dynamics of "small-world" networks (Nature, 1998).
     """
-    _between("small_world", "degree", degree, 0, nodes - 1)
-    _between("small_world", "rewire", rewire, 0, 1)
+    _below_nodes("small_world", "degree", degree, 0, nodes)
+    _probability("topology 'small_world': rewire", rewire)
     if degree % 2:
         raise ConfigError(f"topology 'small_world': degree = {degree} must be even, half of it to each side")
     return nx.watts_strogatz_graph(nodes, degree, rewire, seed=_seed(rng))
@@ -103,7 +98,7 @@ def scale_free(nodes: int, rng: Generator, *, edges: int) -> nx.Graph:
     """
     if nodes < 2:
         raise ConfigError("topology 'scale_free' needs at least 2 nodes")
-    _between("scale_free", "edges", edges, 1, nodes - 1)
+    _below_nodes("scale_free", "edges", edges, 1, nodes)
     return nx.barabasi_albert_graph(nodes, edges, seed=_seed(rng))
 
 
@@ -176,8 +171,7 @@ def closed_neighbourhoods(graph: nx.Graph) -> list[Nodes]:
 
 def live_edges(graph: nx.Graph, probability: float, rng: Generator) -> nx.Graph:
     """The graph of one round of a time-varying network: each edge is up with this probability, all nodes stay."""
-    if not 0 <= probability <= 1:
-        raise ConfigError(f"edges are up with probability {probability}, but it must be between 0 and 1")
+    _probability("probability that an edge is up", probability)
     edges = sorted_edges(graph)
     alive = nx.empty_graph(len(graph))
     alive.add_edges_from(edge for edge, up in zip(edges, rng.random(len(edges)) < probability, strict=True) if up)
@@ -207,14 +201,14 @@ def closed_groups(matrix: Floats) -> list[Nodes]:
     >>> [group.tolist() for group in closed_groups(np.array([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]]))]
     [[1], [2]]
     """
-    count, group = connected_components(matrix > 0, connection="strong")
+    count, group = connected_components(distribution("mixing matrix", matrix) > 0, connection="strong")
     members = [np.flatnonzero(group == number) for number in range(count)]
     closed = [nodes for nodes in members if not np.delete(matrix[nodes], nodes, axis=1).any()]
     return sorted(closed, key=lambda nodes: int(nodes[0]))
 
 
 def spectral_gap(matrix: Floats) -> float:
-    """1 - |lambda_2|, the second largest modulus of the eigenvalues: from 0, no consensus ever, to 1, after one round.
+    """1 - |lambda_2|, the second largest modulus of the eigenvalues: 0 if all never agree, 1 if all rows are alike.
 
     After many rounds what is left of the disagreement shrinks by |lambda_2| a round. If W is not symmetric the
     eigenvalues may be complex, and disagreement may grow at first. Exactly 0 with more than one closed group, as in a
@@ -223,10 +217,10 @@ def spectral_gap(matrix: Floats) -> float:
     >>> round(spectral_gap(np.array([[0.75, 0.25], [0.5, 0.5]])), 12)
     0.75
     """
-    if len(matrix) == 1:
-        return 1.0
     if len(closed_groups(matrix)) > 1:
         return 0.0
+    if len(matrix) == 1:
+        return 1.0
     second = np.sort(np.abs(np.linalg.eigvals(matrix)))[-2]
     return float(np.clip(1 - second, 0.0, 1.0))
 
@@ -234,7 +228,11 @@ def spectral_gap(matrix: Floats) -> float:
 def stationary(matrix: Floats) -> Floats:
     """The weights p = p W, sum p = 1, of the nodes' models in the consensus: whom it is biased to.
 
-    Nodes outside the one closed group, which the others do not listen to in the end, get 0.
+    Nodes outside the one closed group, whom it does not listen to, get 0. Nothing is subtracted on the way, so that
+    small weights are as exact as large ones.
+
+    Reference: Grassmann, Taksar and Heyman, Regenerative analysis and steady state distributions for Markov chains
+    (Operations Research, 1985).
 
     >>> stationary(np.array([[0.75, 0.25], [0.5, 0.5]])).round(12).tolist()
     [0.666666666667, 0.333333333333]
@@ -243,98 +241,28 @@ def stationary(matrix: Floats) -> Floats:
     if len(groups) != 1:
         raise DataError(f"there are {len(groups)} groups that never hear of each other, so there is no consensus")
     (nodes,) = groups
-    system = matrix[np.ix_(nodes, nodes)].T - np.eye(len(nodes))
-    system[-1] = 1.0  # the equations sum to 0, so one of them can give way to sum p = 1
-    found = np.maximum(np.linalg.solve(system, np.eye(len(nodes))[-1]), 0.0)
+    steps = matrix[np.ix_(nodes, nodes)]
+    for last in range(len(nodes) - 1, 0, -1):  # leave the last node out: who went there goes on from there
+        steps[:last, last] /= steps[last, :last].sum()
+        steps[:last, :last] += np.outer(steps[:last, last], steps[last, :last])
+    found = np.ones(len(nodes))
+    for node in range(1, len(nodes)):
+        found[node] = found[:node] @ steps[:node, node]
     weights = np.zeros(len(matrix))
     weights[nodes] = found / found.sum()
     return weights
 
 
-def topology_chart(graph: nx.Graph, label_counts: NDArray[np.int64], title: str) -> alt.LayerChart:
-    """The graph; a node is coloured by the entropy of its labels and as large as its number of samples."""
-    if label_counts.ndim != 2 or len(label_counts) != len(graph) or not label_counts.size:
-        raise DataError(f"label counts must be one row for each of {len(graph)} nodes, not {label_counts.shape}")
-    places, bits = layout(graph), entropy_of_counts(label_counts, base="bits")
-    most, labelled = log2(label_counts.shape[1]), len(graph) <= LABELLED
-    nodes = [
-        {"node": k, "x": x, "y": y, "samples": int(n), "bits": float(h), "neighbours": graph.degree[k]}
-        for k, ((x, y), n, h) in enumerate(zip(places.tolist(), label_counts.sum(axis=1), bits, strict=True))
-    ]
-    ends = [(*places[a].tolist(), *places[b].tolist()) for a, b in sorted_edges(graph)]
-    edges = [dict(zip(("x", "y", "x2", "y2"), end, strict=True)) for end in ends]
-
-    margin = 0.08 * np.ptp(places, axis=0).max() or 1.0
-    (left, low), (right, high) = places.min(axis=0) - margin, places.max(axis=0) + margin
-    width = 460
-    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[left, right], nice=False, zero=False))
-    y = alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
-    base = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
-    crowded = len(edges) > 3 * len(nodes)
-    lines = (
-        alt.Chart(alt.InlineData(values=edges))
-        .mark_rule(color="#888888", strokeWidth=1, opacity=0.45 if crowded else 0.9)
-        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
-    )
-    bit_scale = alt.Scale(scheme="viridis", domain=[0, most or 1])
-    size_scale = alt.Scale(domainMin=0, range=[260, 900] if labelled else [15, 160])
-    dots = base.mark_circle(opacity=1, stroke="#333333", strokeWidth=1).encode(
-        color=alt.condition(
-            "datum.samples > 0",
-            alt.Color("bits:Q", title=["Entropy of its", "labels (bits)"], scale=bit_scale),
-            alt.value("white"),
-        ),
-        size=alt.Size("samples:Q", title="Samples", scale=size_scale).legend(
-            tickCount=3, format="~s", symbolFillColor="#bbbbbb", symbolStrokeColor="#333333"
-        ),
-        tooltip=[
-            alt.Tooltip("node:O", title="Node"),
-            alt.Tooltip("samples:Q", title="Samples", format=","),
-            alt.Tooltip("bits:Q", title="Entropy (bits)", format=".3f"),
-            alt.Tooltip("neighbours:Q", title="Neighbours"),
-        ],
-    )
-    dark = f"datum.samples > 0 && datum.bits < {0.6 * most}"
-    names = base.mark_text(fontSize=11, fontWeight="bold").encode(
-        text="node:O", color=alt.condition(dark, alt.value("white"), alt.value("black"))
-    )
-    parts = len(components(graph))
-    words = f"{len(nodes):,} nodes, {len(edges):,} edges" + ("" if parts == 1 else f", {parts:,} components")
-    return (
-        alt.layer(lines, dots, *([names] if labelled else []))
-        .properties(
-            width=width,
-            height=max(60, width * (high - low) / (right - left)),
-            title=alt.Title(title, subtitle=words, anchor="start"),
+def _below_nodes(kind: str, name: str, value: int, least: int, nodes: int) -> None:
+    if not least <= value < nodes:
+        raise ConfigError(
+            f"topology {kind!r}: {name} = {value}, but with {nodes} nodes it must be from {least} to {nodes - 1}"
         )
-        .configure_view(stroke=None)
-    )
 
 
-def layout(graph: nx.Graph) -> Floats:
-    """A place for each node, the same every time, [nodes, 2]; longest from left to right.
-
-    A ring or a complete graph is a circle. In others distances follow path lengths, or, in a large graph, springs.
-    """
-    degrees = {degree for _, degree in graph.degree}
-    if len(graph) > 2 and (degrees == {len(graph) - 1} or (degrees == {2} and nx.is_connected(graph))):
-        order = [0, *(node for _, node in nx.dfs_edges(graph, 0))]
-        turn = 2 * np.pi * np.argsort(order) / len(order)
-        return np.column_stack([np.sin(turn), np.cos(turn)])
-    if len(graph) > SPRUNG:
-        found = nx.spring_layout(graph, seed=0)
-    else:
-        paths = dict(nx.all_pairs_shortest_path_length(graph))
-        apart = 1 + max(length for lengths in paths.values() for length in lengths.values()) / 2
-        found = nx.kamada_kawai_layout(graph, {a: {b: paths[a].get(b, apart) for b in graph} for a in graph})
-    places = np.array([found[node] for node in range(len(graph))])
-    places -= places.mean(axis=0)
-    return np.asarray(places @ np.linalg.svd(places, full_matrices=len(graph) < 2)[2].T)
-
-
-def _between(kind: str, name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise ConfigError(f"topology {kind!r}: {name} = {value}, but must be from {least} to {most}")
+def _probability(what: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise ConfigError(f"{what} = {value}, but must be from 0 to 1")
 
 
 def _seed(rng: Generator) -> int:

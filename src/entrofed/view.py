@@ -20,8 +20,11 @@ from entrofed.data.plot import partition_chart
 from entrofed.errors import ConfigError, DataError
 from entrofed.federation import Federation
 from entrofed.files import write_whole
+from entrofed.gossip import Network
 from entrofed.registry import PART_KINDS, known
+from entrofed.run import Setup
 from entrofed.store import RunFolder, find_runs
+from entrofed.topology import components
 
 FIGURES = {
     "accuracy": ("accuracy %", 100),
@@ -252,9 +255,26 @@ def save_chart(chart: altair.TopLevelMixin, path: Path) -> None:
     write_whole(path, buffer.getvalue())
 
 
-def draw_partition(federation: Federation, path: Path) -> None:
-    """A picture of who holds what."""
-    save_chart(partition_chart(federation.label_counts, federation.data.classes), path)
+def draw_setup(setup: Setup, path: Path) -> None:
+    """A picture of who holds what; where there is no server, of who talks to whom."""
+    federation = setup.federation
+    if setup.network is None:
+        save_chart(partition_chart(federation.label_counts, federation.data.classes), path)
+        return
+    from entrofed.topology_view import topology_chart
+
+    save_chart(topology_chart(setup.network.graph, federation.label_counts, "Who talks to whom"), path)
+
+
+def network_words(network: Network) -> str:
+    """A topology in a line."""
+    graph, parts = network.graph, components(network.graph)
+    degrees = [degree for _, degree in graph.degree]
+    connected = "connected" if len(parts) == 1 else f"{len(parts)} parts that never hear of each other"
+    return (
+        f"{len(graph)} peers, {graph.number_of_edges()} edges ({min(degrees)} to {max(degrees)} a peer), {connected}; "
+        "every peer trains in every round"
+    )
 
 
 def parts_tables() -> Iterator[Table]:
