@@ -22,6 +22,7 @@ bench: $(VENV)/ready  ## our engine and our selection against what everyone writ
 	$(BIN)/python benchmarks/gradient_table.py
 	$(BIN)/python benchmarks/server_side.py
 	$(BIN)/python benchmarks/methods.py
+	$(BIN)/python benchmarks/peers.py
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
