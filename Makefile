@@ -9,7 +9,7 @@ quickstart: $(VENV)/ready  ## compare the methods on data that comes with the pa
 	$(BIN)/entrofed quickstart
 
 test: $(VENV)/ready  ## all tests and doctests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 lint: $(VENV)/ready  ## style and types
 	$(BIN)/ruff check .

@@ -206,7 +206,7 @@ class TopologySection(Section):
 class EngineSection(Section):
     """Where the work is done. Only ``compile`` changes results (in their last bits)."""
 
-    backend: Literal["inline", "processes"] = "processes"
+    backend: Literal["inline", "processes", "ray"] = "processes"
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     compile: bool = False
     timeout: float = Field(3600.0, gt=0)

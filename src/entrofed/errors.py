@@ -6,7 +6,8 @@
     ├── ConfigError          exit code 2   what the user wrote: an option, an experiment file
     ├── DataError            exit code 3   a dataset or a file of it
     ├── CheckpointError      exit code 3   a stored run
-    └── QuorumError          exit code 4   too few usable updates, too many rounds in a row
+    ├── QuorumError          exit code 4   too few usable updates, too many rounds in a row
+    └── LostModelsError      exit code 1   models of peers were lost with a machine; a run goes back by itself
 
 Messages say what is wrong and where, the rule, and the remedy.
 """
@@ -43,6 +44,10 @@ class QuorumError(EntrofedError):
     """Too few clients answered with a usable update, too often."""
 
     exit_code = 4
+
+
+class LostModelsError(EntrofedError):
+    """Models that only one machine held were lost with it."""
 
 
 def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:

@@ -9,6 +9,9 @@ their mean.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
+from hashlib import blake2b
+from operator import add
 from typing import Any
 
 import networkx as nx
@@ -16,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.accounts import Clock
-from entrofed.admit import admit
+from entrofed.admit import fault
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.evaluate import PIECE, EvaluateOrder, Tally, figures
 from entrofed.federation import Federation
@@ -34,7 +37,9 @@ from entrofed.types import (
     Ledger,
     Method,
     PartState,
+    Pooled,
     State,
+    Update,
 )
 from entrofed.weigh import safe_weights
 
@@ -86,16 +91,61 @@ def check(method: Method) -> None:
         )
 
 
+class Rows:
+    """The models of all peers, one below the other; an array is made of them only when one is wanted."""
+
+    def __init__(self, models: Sequence[Params], part: str) -> None:
+        self.models, self._part = models, part
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """The rows, stacked."""
+        return np.stack([getattr(model, self._part) for model in self.models]).astype(dtype, copy=False)
+
+
 def begin(method: Method, params: Params, ledger: Ledger, network: Network) -> PartState:
     """What lies in a state's ``server`` before the first round: the same model for all."""
     hoods = closed_neighbourhoods(network.graph)
-    state: dict[str, NDArray[Any]] = {
-        "values": np.tile(params.values, (len(hoods), 1)),
-        "counters": np.tile(params.counters, (len(hoods), 1)),
-    }
-    for node, hood in enumerate(hoods):
-        state |= _named(node, method.server.init(params, _seen_from(ledger, hood), np.arange(len(hood))))
-    return state
+    states = [method.server.init(params, _seen_from(ledger, hood), np.arange(len(hood))) for hood in hoods]
+    return _state([params] * len(hoods), states)
+
+
+def _state(models: Sequence[Params], states: Sequence[PartState]) -> PartState:
+    rows: dict[str, Any] = {"values": Rows(models, "values"), "counters": Rows(models, "counters")}
+    named = [{f"{node}/{name}": array for name, array in state.items()} for node, state in enumerate(states)]
+    return rows | {name: array for state in named for name, array in state.items()}
+
+
+def _parts(state: PartState, nodes: int) -> tuple[list[Params], list[dict[str, NDArray[Any]]]]:
+    """The inverse of :func:`_state`; after a checkpoint, the rows are arrays."""
+    values, counters = state["values"], state["counters"]
+    models = list(values.models) if isinstance(values, Rows) else list(map(Params, values, counters))
+    own: list[dict[str, NDArray[Any]]] = [{} for _ in range(nodes)]
+    for name, array in state.items():
+        node, slash, rest = name.partition("/")
+        if slash:
+            own[int(node)][rest] = array
+    return models, own
+
+
+@dataclass(frozen=True)
+class Pooling:
+    """One peer weighs what it has got and applies the server rule by itself."""
+
+    params: Params
+    updates: tuple[Update, ...]
+    method: Method
+    round: int
+    ledger: Ledger
+    layout: Layout
+    seed: int
+    state: PartState
+
+    def pool(self) -> Pooled:
+        """The peer's next model."""
+        context = Context(self.params, self.round, self.ledger, self.layout, self.seed, _nowhere)
+        weighing = safe_weights(self.method.weigher, self.updates, context)
+        params, state = self.method.server.apply(self.updates, weighing.weights, context, self.state)
+        return Pooled(params, state, weighing, blake2b(params.values.tobytes() + params.counters.tobytes()).hexdigest())
 
 
 def gossip_round(
@@ -111,69 +161,65 @@ def gossip_round(
     """Play one round; returns the state after it and its record."""
     clock = Clock()
     nodes = len(network.graph)
-    models = [Params(state.server["values"][i], state.server["counters"][i]) for i in range(nodes)]
-    own = [_of_node(node, state.server) for node in range(nodes)]
+    models, own = _parts(state.server, nodes)
     orders = Orders(state, method, rules, federation)
     there = np.flatnonzero(rules.faults.present(rules.seed, state.round, rules.rounds, nodes) & (ledger.sizes > 0))
     gone = rules.faults.dropped(rules.seed, state.round, there.tolist())
     awake = [node for node in there.tolist() if node not in gone]
-    senders = network.senders(rules.seed, state.round)
+    hoods, senders = closed_neighbourhoods(network.graph), network.senders(rules.seed, state.round)
     clock.lap("select")
 
     work = [orders.make(node, models[node], method.server.broadcast(own[node])) for node in awake]
-    answers = backend.run(work)
+    answers = backend.train_peers(work, partial(fault, layout=layout, nonfinite=rules.nonfinite))
+    refused = dict.fromkeys(sorted(gone), "dropped out")
+    sent: dict[int, Update] = {}
+    for node, answer in zip(awake, answers, strict=True):
+        if isinstance(answer, Failure):
+            log.warning("round %d: the model of node %d is refused: %s", state.round, node, answer.reason)
+            refused[node] = answer.reason
+        else:
+            sent[node] = answer
     clock.lap("train")
-    updates, refused = admit(awake, answers, layout, rules.nonfinite)
-    for node, reason in refused.items():
-        log.warning("round %d: the model of node %d is refused: %s", state.round, node, reason)
-    sent = {update.client: update for update in updates}
-    clock.lap("admit")
 
-    hoods = closed_neighbourhoods(network.graph)
-    after: dict[str, NDArray[Any]] = {
-        "values": state.server["values"].copy(),
-        "counters": state.server["counters"].copy(),
-    }
-    pooled: list[dict[str, Any]] = []
-    arrived = 0
-    for node in range(nodes):
-        got = [sent[k] for k in senders[node].tolist() if k in sent] if node in awake else []
-        if not got:  # asleep, or nothing usable came: the node keeps its model
-            after |= _named(node, own[node])
-            pooled.append({"node": node, "from": [node], "weights": [1.0]})
-            continue
-        arrived += sum(update.client != node for update in got)
-        local = [replace(update, client=int(np.searchsorted(hoods[node], update.client))) for update in got]
-        seen = _seen_from(ledger, hoods[node])
-        context = Context(models[node], state.round, seen, layout, rules.seed * nodes + node, _nowhere)
-        weighing = safe_weights(method.weigher, local, context)
-        params, following = method.server.apply(local, weighing.weights, context, own[node])
-        after["values"][node], after["counters"][node] = params.values, params.counters
-        after |= _named(node, following)
-        entry: dict[str, Any] = {"node": node, "from": [u.client for u in got], "weights": weighing.weights.tolist()}
-        if weighing.origins:
-            entry["origins"] = weighing.origins
-        pooled.append(entry)
+    hearing = {node: [k for k in senders[node].tolist() if k in sent] for node in awake}
+    hearing = {node: heard for node, heard in hearing.items() if heard}  # all others keep their model
+    poolings = []
+    for node, heard in hearing.items():
+        local = [replace(sent[k], client=int(np.searchsorted(hoods[node], k))) for k in heard]
+        seen, seed = _seen_from(ledger, hoods[node]), rules.seed * nodes + node
+        poolings.append(Pooling(models[node], tuple(local), method, state.round, seen, layout, seed, own[node]))
+    pooled = dict(zip(hearing, backend.pool(poolings), strict=True))
     clock.lap("aggregate")
 
-    mean = after["values"].mean(axis=0, dtype=np.float64)
-    distances = np.sqrt(((after["values"] - mean) ** 2).sum(axis=1))
-    following_state = State(
+    peers: list[dict[str, Any]] = []
+    for node in range(nodes):
+        entry: dict[str, Any] = {"node": node, "from": [node], "weights": [1.0]}
+        if node in pooled:
+            models[node], own[node] = pooled[node].params, dict(pooled[node].state)
+            entry |= {"from": hearing[node], "weights": pooled[node].weighing.weights.tolist()}
+            if pooled[node].weighing.origins:
+                entry["origins"] = pooled[node].weighing.origins
+        peers.append(entry)
+    mean, distances = backend.consensus(models)
+    after = State(
         round=state.round + 1,
-        params=Params(mean.astype(np.float32), after["counters"].max(axis=0)),
+        params=mean,
         selector=state.selector,
-        server=after,
-        memory=state.memory | {update.client: update.memory for update in updates if update.memory},
+        server=_state(models, own),
+        memory=state.memory | {update.client: update.memory for update in sent.values() if update.memory},
+        skipped=0 if sent else state.skipped + 1,
     )
     test = None
-    if following_state.round % rules.evaluate_every == 0:
-        found = _evaluate(backend, after, np.arange(len(federation.data.test_y)))
-        for entry, one in zip(pooled, found, strict=True):
+    if after.round % rules.evaluate_every == 0:
+        digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
+        found = _evaluate(backend, models, digests, np.arange(len(federation.data.test_y)))
+        for entry, one in zip(peers, found, strict=True):
             entry |= {"accuracy": one["accuracy"], "macro_f1": one["macro_f1"]}
         test = {key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]}
     clock.lap("evaluate")
-    weights = {entry["node"]: dict(zip(entry["from"], entry["weights"], strict=True)) for entry in pooled}
-    matrix = mixing_matrix([np.array(e["from"]) for e in pooled], [np.array(e["weights"]) for e in pooled])
+    weights = {entry["node"]: dict(zip(entry["from"], entry["weights"], strict=True)) for entry in peers}
+    matrix = mixing_matrix([np.array(e["from"]) for e in peers], [np.array(e["weights"]) for e in peers])
+    arrived = sum(k != node for node, heard in hearing.items() for k in heard)
     record = {
         "round": state.round,
         "lr": orders.training.lr,
@@ -191,23 +237,22 @@ def gossip_round(
                 "train_loss_last_epoch": update.train_loss_last_epoch,
                 **({"loss_terms": dict(update.terms)} if update.terms else {}),
             }
-            for update in updates
+            for update in sent.values()
         ],
-        "refused": [{"client": node, "reason": reason} for node, reason in refused.items()]
-        + [{"client": node, "reason": "dropped out"} for node in sorted(gone)],
-        "skipped": not updates,
-        "effective_cohort": float(np.mean([effective_cohort(entry["weights"]) for entry in pooled])),
-        "train_loss": float(np.mean([update.train_loss for update in updates])) if updates else None,
+        "refused": [{"client": node, "reason": reason} for node, reason in refused.items()],
+        "skipped": not sent,
+        "effective_cohort": float(np.mean([effective_cohort(entry["weights"]) for entry in peers])),
+        "train_loss": float(np.mean([update.train_loss for update in sent.values()])) if sent else None,
         "bytes_down": 0,
         "bytes_up": arrived * layout.nbytes + _summaries(state, ledger, hoods),
         "test": test,
         "id": None,
-        "peers": pooled,
+        "peers": peers,
         "consensus": float(distances.mean()),
         "spectral_gap": spectral_gap(matrix) if nodes <= MATRIX else None,
-        "seconds": {**clock.laps, "clients": sum(update.seconds for update in updates)},
+        "seconds": {**clock.laps, "clients": sum(update.seconds for update in sent.values())},
     }
-    return following_state, record
+    return after, record
 
 
 def _seen_from(ledger: Ledger, hood: NDArray[np.int64]) -> Ledger:
@@ -228,38 +273,27 @@ def _summaries(state: State, ledger: Ledger, hoods: Sequence[NDArray[np.int64]])
     return sum(table[k].nbytes for table in tables for node, hood in enumerate(hoods) for k in hood if k != node)
 
 
-def _named(node: int, state: PartState) -> dict[str, NDArray[Any]]:
-    return {f"{node}/{name}": array for name, array in state.items()}
-
-
-def _of_node(node: int, state: PartState) -> PartState:
-    prefix = f"{node}/"
-    return {name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)}
-
-
 def _nowhere(models: Sequence[Params]) -> Predictions:
     raise EntrofedError("there is no server with a validation set in a topology")
 
 
-def _evaluate(backend: Backend, state: PartState, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
+def _evaluate(
+    backend: Backend, models: Sequence[Params], digests: Sequence[str], rows: NDArray[np.int64]
+) -> list[dict[str, Any]]:
     """The figures of every node's model on all ``rows``; equal models are evaluated once."""
-    different: dict[bytes, int] = {}
-    which = [different.setdefault(values.tobytes(), len(different)) for values in state["values"]]
-    firsts = [which.index(k) for k in range(len(different))]
+    firsts = {digest: node for node, digest in reversed(list(enumerate(digests)))}
     orders = [
-        EvaluateOrder(params, "test", rows[i : i + PIECE])
-        for params in (Params(state["values"][node], state["counters"][node]) for node in firsts)
+        EvaluateOrder(models[node], "test", rows[i : i + PIECE])
+        for node in firsts.values()
         for i in range(0, len(rows), PIECE)
     ]
-    tallies: list[Tally] = backend.run(orders)
-    for tally in tallies:
-        if isinstance(tally, Failure):
-            raise EntrofedError(f"the evaluation of a model failed: {tally.reason}")
+    outcomes: list[Tally | Failure] = backend.run(orders)
+    tallies: list[Tally] = []
+    for outcome in outcomes:
+        if isinstance(outcome, Failure):
+            raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
+        tallies.append(outcome)
     pieces = len(tallies) // len(firsts)
-    found = []
-    for k in range(len(firsts)):
-        total, *others = tallies[k * pieces : (k + 1) * pieces]
-        for other in others:
-            total = total + other
-        found.append(figures(total))
-    return [found[k] for k in which]
+    totals = [reduce(add, tallies[k * pieces : (k + 1) * pieces]) for k in range(len(firsts))]
+    found = dict(zip(firsts, map(figures, totals), strict=True))
+    return [found[digest] for digest in digests]

@@ -22,7 +22,7 @@ from entrofed.augment import NEED_COLOUR
 from entrofed.backends import open_backend
 from entrofed.checkpoint import Checkpoints
 from entrofed.config import Experiment
-from entrofed.errors import ConfigError, QuorumError
+from entrofed.errors import ConfigError, LostModelsError, QuorumError
 from entrofed.federation import Federation, federate
 from entrofed.memories import Memories, Pool
 from entrofed.models import MODELS
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("entrofed")
 
 Observer = Callable[[Record], None]
+
+MOST_TRIES = 5
+"""How often a run goes back by itself."""
 
 
 def run(
@@ -173,6 +176,7 @@ class _Run:
             server=server,
             memory=Memories(pool),
         )
+        self.first = self.state
         if resume:
             self._restore()
         folder.keep_rounds(self.state.round)
@@ -189,7 +193,25 @@ class _Run:
         log.info("resumed at round %d", self.state.round)
 
     def play(self, observer: Observer) -> dict[str, Any]:
-        """Play the rounds that are left."""
+        """Play the rounds that are left, going back to the last checkpoint if models are lost with a machine."""
+        tries = 0
+        while True:
+            try:
+                self._play_rounds(observer)
+                break
+            except LostModelsError as error:
+                tries += 1
+                if tries > MOST_TRIES:
+                    raise
+                self.state = self.checkpoints.last()[0] or self.first
+                self.folder.keep_rounds(self.state.round)
+                self.best = self.checkpoints.best_accuracy() if self.state.round else float("-inf")
+                log.warning("%s; going back to round %d", error, self.state.round)
+        summary = {**summarize(self.folder.records()), "privacy": self.spent}
+        self.folder.finish(summary)
+        return summary
+
+    def _play_rounds(self, observer: Observer) -> None:
         rounds, every = self.experiment.rounds, self.experiment.checkpoint_seconds
         saved, saved_at = self.state.round, time.monotonic()
         best_state: State | None = None
@@ -221,12 +243,12 @@ class _Run:
                     if time.monotonic() - saved_at >= every:
                         save()
                         best_state, saved, saved_at = None, self.state.round, time.monotonic()
+            except LostModelsError:
+                saved = self.state.round  # there is nothing to save
+                raise
             finally:
                 if self.state.round > saved:
                     save()
-        summary = {**summarize(self.folder.records()), "privacy": self.spent}
-        self.folder.finish(summary)
-        return summary
 
 
 def release_once(experiment: Experiment, federation: Federation, method: Method, folder: RunFolder) -> Release | None:

@@ -10,4 +10,8 @@ def open_backend(engine: EngineSection) -> Backend:
     """The backend that the experiment file asks for."""
     if engine.backend == "inline":
         return InlineBackend()
+    if engine.backend == "ray":
+        from entrofed.backends.ray import RayBackend
+
+        return RayBackend(engine.workers, timeout=engine.timeout)
     return ProcessBackend(engine.workers, timeout=engine.timeout)

@@ -8,7 +8,7 @@ import torch
 from entrofed.federation import Federation
 from entrofed.params import Layout
 from entrofed.site import Site, one_thread
-from entrofed.types import Failure, Order
+from entrofed.types import Backend, Failure, Order
 
 
 def attempt(order: Order, site: Site) -> Any:
@@ -19,7 +19,7 @@ def attempt(order: Order, site: Site) -> Any:
         return Failure(f"{type(error).__name__}: {error}")
 
 
-class InlineBackend:
+class InlineBackend(Backend):
     """The plain backend: what every other has to equal, bit for bit."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from entrofed.data.dataset import Dataset
 from entrofed.federation import Federation
 from entrofed.params import Layout, Params
 from entrofed.site import Site
-from entrofed.types import Failure, Order, Update
+from entrofed.types import Backend, Failure, Order, Update
 
 TUNABLES = "GLIBC_TUNABLES"
 TRIES = 2
@@ -36,7 +36,7 @@ GRACE = 5.0
 """Seconds a worker is given to end by itself."""
 
 
-class ProcessBackend:
+class ProcessBackend(Backend):
     """A pool of worker processes behind the backend interface."""
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:

@@ -1,0 +1,1 @@
+"""Many runs side by side: what their figures say, and how surely."""
