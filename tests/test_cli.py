@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from entrofed import __version__, cli, doctor, progress, quickstart, view
+from entrofed import __version__, cli, doctor, progress, quickstart
 from entrofed.config import Experiment, parse, read
 from entrofed.data.catalog import CATALOG
 from entrofed.data.sources import files
 from entrofed.errors import ConfigError, DataError, QuorumError
 from entrofed.methods import METHODS
 from entrofed.registry import PART_KINDS, known
+from entrofed.suite import comparison
 from entrofed.view import sparkline
 
 IRIS = """
@@ -219,7 +220,7 @@ def test_compare(go: Go, two_seeds: list[dict[str, Any]]) -> None:
     (cells,) = csv.DictReader(io.StringIO(go("compare", "runs", "--csv").out))
     assert {key: str(value) for key, value in found.items()} == cells
     head, line, body = go("compare", "runs", "--md").out.splitlines()
-    assert [cell.strip() for cell in head.strip("|").split("|")] == view.HEAD
+    assert [cell.strip() for cell in head.strip("|").split("|")] == comparison.HEAD
     assert set(line) == set("| -")
     accuracy = f"{100 * found['accuracy_mean']:.2f} ± {100 * found['accuracy_std']:.2f}"
     assert [cell.strip() for cell in body.strip("|").split("|")][:4] == ["iris", "2", "2", accuracy]
@@ -586,3 +587,30 @@ def test_validate_a_topology(go: Go, tmp_path: Path) -> None:
     assert shown.code == 0
     assert "3 peers, 2 edges (1 to 2 a peer), connected" in shown.out
     assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_in_pairs(go: Go) -> None:
+    for name, weigher in (("plain", "data_size"), ("equal", "uniform")):
+        assert (
+            go("run", "iris.toml", "--set", f"method.weigher={weigher}", "--set", f"name={name}", "--seeds", "3").code
+            == 0
+        )
+    shown = go("compare", "runs", "--against", "plain")
+    assert shown.code == 0
+    assert "against plain" in shown.out
+    assert "after Holm" in shown.out
+    assert "equal" in shown.out.split("against plain")[1]
+    wrong = go("compare", "runs", "--against", "plane")
+    assert wrong.code == 2
+    assert "did you mean 'plain'" in wrong.err
+
+
+def test_papers_tables_are_listed(go: Go) -> None:
+    shown = go("papers")
+    assert shown.code == 0
+    assert "fedentopt/table1" in shown.out
+    one = go("papers", "fedentopt/table1")
+    assert one.code == 0
+    assert "cifar10-dir0.1" in one.out
+    assert "52.80" in one.out
+    assert go("papers", "fedentopt/table9").code == 2

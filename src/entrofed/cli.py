@@ -147,9 +147,19 @@ def compare(
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
     as_md: Annotated[bool, Parameter(name="--md", negative="")] = False,
+    against: Annotated[
+        str | None, Parameter(help="Also test each experiment against the one of this name, paired by seed.")
+    ] = None,
 ) -> None:
     """Compare experiments: mean and spread over their seeds."""
-    from entrofed.view import comparison, comparison_table, csv_text, markdown_text
+    from entrofed.suite.comparison import (
+        comparison,
+        comparison_table,
+        csv_text,
+        markdown_text,
+        paired_rows,
+        paired_table,
+    )
 
     rows = comparison(runs)
     if as_json:
@@ -160,6 +170,8 @@ def compare(
         sys.stdout.write(markdown_text(rows))
     else:
         console.print(comparison_table(rows))
+        if against is not None:
+            console.print(paired_table(paired_rows(runs, against)))
 
 
 @app.command
@@ -206,6 +218,15 @@ def parts() -> None:
 
     for table in parts_tables():
         console.print(table)
+
+
+@app.command
+def papers(table: str | None = None) -> None:
+    """The papers' tables: which there are, or what one of them reports (``entrofed papers fedentopt/table1``)."""
+    from entrofed.papers_view import list_of_tables, reported_tables
+
+    for shown in [list_of_tables()] if table is None else reported_tables(table):
+        console.print(shown)
 
 
 @study_app.command(name="selection")

@@ -10,7 +10,7 @@ from entrofed.errors import ConfigError
 from entrofed.methods import METHODS
 from entrofed.progress import play_all
 from entrofed.store import RunFolder
-from entrofed.view import comparison, comparison_table
+from entrofed.suite.comparison import comparison, comparison_table
 
 ROUNDS = 20
 OPTIONS = {"fedconcat": {"server": {"name": "concat", "encoder_rounds": ROUNDS // 2}}}

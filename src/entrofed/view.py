@@ -1,9 +1,7 @@
 """What the commands print: tables of runs, parts and datasets."""
 
-import csv
 import io
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -26,13 +24,6 @@ from entrofed.run import Setup
 from entrofed.store import RunFolder, find_runs
 from entrofed.topology import components
 
-FIGURES = {
-    "accuracy": ("accuracy %", 100),
-    "accuracy_last_10": ("last 10 %", 100),
-    "accuracy_best": ("best %", 100),
-    "macro_f1": ("macro F1 %", 100),
-}
-"""Figures of a summary that are compared, with their title and unit."""
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -129,80 +120,6 @@ def privacy_words(summary: dict[str, Any]) -> str:
         return ""
     how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
     return f"privacy: each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})"
-
-
-def comparison(paths: list[Path]) -> list[dict[str, Any]]:
-    """A row for each experiment: mean and sample standard deviation of its figures over its seeds."""
-    groups: dict[Path, list[dict[str, Any]]] = {}
-    unfinished: list[str] = []
-    for run in dict.fromkeys(find_runs(paths)):  # a run that lies below two of the paths counts once
-        if (summary := run.summary()) is None:
-            unfinished.append(run.label)
-        else:
-            groups.setdefault(run.path.parent, []).append(summary)
-    if unfinished:
-        raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
-    if not groups:
-        raise ConfigError(f"there are no runs in {', '.join(str(path) for path in paths)}")
-    rows: list[dict[str, Any]] = []
-    for folder, summaries in sorted(groups.items()):
-        row: dict[str, Any] = {
-            "experiment": folder.name,
-            "seeds": len(summaries),
-            "rounds": summaries[0]["rounds"],
-        }
-        for key in FIGURES:
-            values = [summary[key] for summary in summaries]
-            row[f"{key}_mean"] = statistics.mean(values)
-            row[f"{key}_std"] = statistics.stdev(values) if len(values) > 1 else None
-        rows.append(row)
-    return rows
-
-
-def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
-    for row in rows:
-        cells = [row["experiment"], str(row["seeds"]), str(row["rounds"])]
-        for key, (_, unit) in FIGURES.items():
-            cells.append(_spread(row[f"{key}_mean"] * unit, row[f"{key}_std"], unit, 2))
-        yield cells
-
-
-def _spread(mean: float, spread: float | None, unit: float, digits: int) -> str:
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread * unit:.{digits}f}")
-
-
-HEAD = ["experiment", "seeds", "rounds", *(title for title, _ in FIGURES.values())]
-
-
-def comparison_table(rows: list[dict[str, Any]]) -> Table:
-    """The comparison for a terminal, the best first."""
-    shown = {key: title for key, (title, _) in FIGURES.items() if key != "macro_f1"}
-    table = Table("experiment", "seeds", "rounds", *shown.values())
-    table.caption = "mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds"
-    table.columns[0].no_wrap = True
-    for row in sorted(rows, key=lambda row: -float(row["accuracy_last_10_mean"])):
-        table.add_row(
-            row["experiment"],
-            str(row["seeds"]),
-            str(row["rounds"]),
-            *(_spread(row[f"{key}_mean"] * 100, row[f"{key}_std"], 100, 1) for key in shown),
-        )
-    return table
-
-
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """The comparison as comma-separated values, at full precision."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
-def markdown_text(rows: list[dict[str, Any]]) -> str:
-    """The comparison as a Markdown table."""
-    lines = [HEAD, ["---"] * len(HEAD), *_cells(rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
