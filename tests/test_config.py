@@ -123,7 +123,7 @@ def test_all_problems_at_once() -> None:
         ({"method": {"selector": 3}}, "method.selector = 3"),
         ({"method": {"selector": "randm"}}, "unknown selector 'randm'; did you mean 'random'?"),
         ({"method": {"weigher": {"power": 1}}}, "weigher: a table of hyperparameters needs a 'name'"),
-        ({"engine": {"backend": "ray"}}, "engine.backend = 'ray'"),
+        ({"engine": {"backend": "cloud"}}, "engine.backend = 'cloud'"),
         ({"engine": {"workers": 0}}, "engine.workers = 0"),
         ({"engine": {"timeout": 0}}, "engine.timeout = 0"),
     ],

@@ -52,6 +52,16 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
+def _fit(section: Section, name: str, keys: Iterable[str], options: Mapping[str, Parameter], what: str) -> None:
+    """Raise a ValueError unless just the keys are given that a function takes, all that have no default included."""
+    for key in keys:
+        given = getattr(section, key) is not None
+        if given and key not in options:
+            raise ValueError(f"{name}.{key} does not apply to {what}; leave it out")
+        if not given and key in options and options[key].default is Parameter.empty:
+            raise ValueError(f"{what} needs {name}.{key}")
+
+
 class DataSection(Section):
     """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
 
@@ -75,12 +85,7 @@ class DataSection(Section):
         if self.partition not in known:
             raise ValueError(str(unknown("data.partition", self.partition, known)))
         options = {} if self.partition == BY_ROLE else dict(signature(PARTITIONS[self.partition]).parameters)
-        for key in PARTITION_KEYS:
-            given = getattr(self, key) is not None
-            if given and key not in options:
-                raise ValueError(f"data.{key} does not apply to partition {self.partition!r}; leave it out")
-            if not given and key in options and options[key].default is Parameter.empty:
-                raise ValueError(f"partition {self.partition!r} needs data.{key}")
+        _fit(self, "data", PARTITION_KEYS, options, f"partition {self.partition!r}")
         return self
 
     def partition_options(self) -> dict[str, Any]:
@@ -189,13 +194,7 @@ class TopologySection(Section):
 
         if self.kind not in TOPOLOGIES:
             raise ValueError(str(unknown("topology.kind", self.kind, TOPOLOGIES)))
-        options = signature(TOPOLOGIES[self.kind]).parameters
-        for key in TOPOLOGY_KEYS:
-            given = getattr(self, key) is not None
-            if given and key not in options:
-                raise ValueError(f"topology.{key} does not apply to kind {self.kind!r}; leave it out")
-            if not given and key in options and options[key].default is Parameter.empty:
-                raise ValueError(f"topology kind {self.kind!r} needs topology.{key}")
+        _fit(self, "topology", TOPOLOGY_KEYS, signature(TOPOLOGIES[self.kind]).parameters, f"kind {self.kind!r}")
         return self
 
     def options(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from tests.quadratics import Point, Quadratic, points
 
 from entrofed.client import WorkOrder, train
 from entrofed.config import MethodSection, parse
@@ -24,39 +25,12 @@ from entrofed.site import Site
 IDENTITY = torch.nn.Identity()
 
 
-class Point(torch.nn.Module):
-    """A single number that is trained; the loss of a sample (h, b) is h (y - b)^2 / 2."""
-
-    def __init__(self):
-        super().__init__()
-        self.y = torch.nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        return x[:, 0] * (self.y - x[:, 1]) ** 2 / 2
-
-
-class Quadratic(CrossEntropy):
-    """The mean output of the model."""
-
-    def loss(self, model, x, y, given):
-        return model(x).mean()
-
-
-def point_site(*samples):
-    x, y = np.array(samples, np.float32), np.zeros(len(samples), np.int64)
-    rows = tuple(np.array([k]) for k in range(len(samples)))
-    data = Dataset("points", "table", x, y, x, y, ("a", "b"))
-    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    counts = np.tile([1, 0], (len(samples), 1))
-    return Site(Federation(data, zero, one, rows, rows, np.arange(len(samples)), counts), Point, compiled=False)
-
-
 TRAINING = replace(MethodSection().training(), batch_size=1, lr=0.1)
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(1, 1.3), (2, 1.555), (3, 1.77175)])
 def test_prox_1(steps, expected):
-    site = point_site((1, 4))
+    site = Site(points((1, 4)), Point, compiled=False)
     order = WorkOrder(0, 0, 0, site.bench.dump(), Proximal(0.5, Quadratic()), replace(TRAINING, epochs=steps), 1)
     assert train(site, order).params.values[0] == pytest.approx(expected, rel=1e-6)
 

@@ -4,16 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.quadratics import Point, Quadratic, points
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.client import WorkOrder
 from entrofed.config import MethodSection, parse
-from entrofed.data.dataset import Dataset
 from entrofed.errors import ConfigError
-from entrofed.federation import Federation
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.orders import Rules
 from entrofed.params import Layout, Params
@@ -122,28 +120,10 @@ def test_a_liar_cannot_divide_by_nothing():
 # Quadratics h (x - b)^2 / 2
 
 
-class Point(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.y = torch.nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        return x[:, 0] * (self.y - x[:, 1]) ** 2 / 2
-
-
-class Quadratic(CrossEntropy):
-    def loss(self, model, x, y, given):
-        return model(x).mean()
-
-
 def play(rule, curvatures, optima, *, lr, steps, momentum=0.0, rounds=1, selector=None, weigher=None):
     """Rounds of clients with one quadratic each, from x = 1; yields the state after each."""
     n = len(optima)
-    x, labels = np.array([curvatures, optima], np.float32).T, np.zeros(n, np.int64)
-    rows = tuple(np.array([k]) for k in range(n))
-    data = Dataset("points", "table", x, labels, x, labels, ("a", "b"))
-    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    federation = Federation(data, zero, one, rows, rows, np.arange(n), np.tile([1, 0], (n, 1)))
+    federation = points(*zip(curvatures, optima, strict=True))
     backend = InlineBackend()
     layout = Layout.of(Point())
     backend.host(federation, Point, layout)

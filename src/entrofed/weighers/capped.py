@@ -4,43 +4,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-from pydantic import ConfigDict
-
 from entrofed.errors import ConfigError
 from entrofed.info.simplex import water_fill
-from entrofed.types import Context, Update, Weigher, Weighing
+from entrofed.types import Context, Update, Weighing
 from entrofed.weigh import safe_weights
-from entrofed.weighers.data_size import DataSize
+from entrofed.weighers.around import Around
 
 
 @dataclass(frozen=True)
-class Capped(Weigher):
+class Capped(Around):
     """Another weigher's weights with none above ``share``; what is cut off goes to the others in proportion.
 
     So a client that lies about its data to gain weight gains ``share`` at most. The order of the weights is kept. With
     fewer than ``1 / share`` responders all weights are equal.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
     name: ClassVar[str] = "capped"
 
-    weigher: Weigher = DataSize()  # noqa: RUF009 (frozen)
     share: float = 0.3
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
             raise ConfigError(f"weigher {self.name!r}: share = {self.share} must be above 0 and at most 1")
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Whatever the other weigher needs."""
-        return self.weigher.needs
-
-    def summary(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The other weigher's."""
-        return self.weigher.summary(counts)
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Water-filled; where the other weigher fails, the data-size weights in its place are."""
