@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from scipy.stats import ttest_rel
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.config import parse
 from entrofed.data.catalog import CATALOG, data_directory
 from entrofed.run import run
 from entrofed.store import RunFolder
+from entrofed.suite.statistics import paired
 
 SETTINGS = {  # dataset: model, local epochs, rounds
     "iris": ("iris_mlp", 10, 10),
@@ -79,7 +79,7 @@ def main() -> None:
             console.print(f"{dataset}: not in {directory}, left out")
             continue
         found = {
-            method: np.array([accuracy(dataset, method, s, options.out, directory) for s in range(options.seeds)])
+            method: [accuracy(dataset, method, seed, options.out, directory) for seed in range(options.seeds)]
             for method in METHODS
         }
         paper = PAPER.get(dataset)
@@ -88,15 +88,12 @@ def main() -> None:
             told = "paper: FedAvg {}, inverse entropy {}, FedOpt {}, FedProx {}".format(*paper)
         console.print(f"{dataset}: {options.seeds} seeds; {told}", highlight=False)
         for method, values in found.items():
-            difference = values - found["fedavg"]
-            p = ttest_rel(values, found["fedavg"]).pvalue if difference.any() else 1.0
-            wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
-            console.print(
-                f"  {method:12} {values.mean():6.2f} ± {values.std(ddof=1):5.2f}   against fedavg "
-                f"{difference.mean():+6.2f}, {wins} wins, {losses} losses, paired t-test p = {p:.3f}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            line = f"  {method:12} {np.mean(values):6.2f} ± {np.std(values, ddof=1):5.2f}"
+            if method != "fedavg":
+                test = paired(values, found["fedavg"])
+                p = "none" if test.t_p is None else f"{test.t_p:.3f}"
+                line += f"   against fedavg {test.difference:+6.2f}, {test.wins} wins, {test.losses} losses, p = {p}"
+            console.print(line, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":
