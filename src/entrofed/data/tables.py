@@ -8,6 +8,7 @@ validation part.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -132,6 +133,7 @@ def _split(rows: int) -> tuple[list[int], list[int], list[int]]:
     return train, valid, test
 
 
+@cache
 def digits() -> Dataset:
     """The 1,797 handwritten digits of scikit-learn: 8x8 pixels of 0..16; 20 % of each class for testing."""
     from sklearn.datasets import load_digits
