@@ -26,7 +26,7 @@ class Calibrated(Objective):
     """
 
     name: ClassVar[str] = "calibrated"
-    reference: ClassVar[str] = "Zhang et al., FedLC, ICML 2022, equation 9"
+    reference: ClassVar[str] = "Zhang et al., FedLC, ICML 2022"
 
     tau: float = 1.0
 

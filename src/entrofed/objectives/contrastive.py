@@ -27,7 +27,7 @@ class Contrastive(Objective):
     """
 
     name: ClassVar[str] = "contrastive"
-    reference: ClassVar[str] = "Li, He and Song, MOON, CVPR 2021, equations 3 and 4"
+    reference: ClassVar[str] = "Li, He and Song, MOON, CVPR 2021"
     terms: ClassVar[tuple[str, ...]] = ("cross_entropy", "contrastive")
 
     mu: float = 1.0

@@ -26,7 +26,7 @@ class Proximal(Objective):
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
     name: ClassVar[str] = "proximal"
-    reference: ClassVar[str] = "Li et al., FedProx, MLSys 2020, equation 2"
+    reference: ClassVar[str] = "Li et al., FedProx, MLSys 2020"
 
     mu: float = 0.01
     objective: Objective = CrossEntropy()  # noqa: RUF009 (frozen)

@@ -25,7 +25,7 @@ class RestrictedSoftmax(Objective):
     """
 
     name: ClassVar[str] = "restricted_softmax"
-    reference: ClassVar[str] = "Li and Zhan, FedRS, KDD 2021, equation 6"
+    reference: ClassVar[str] = "Li and Zhan, FedRS, KDD 2021"
 
     alpha: float = 0.5
     mode: Literal["plain", "proportional"] = "plain"

@@ -37,7 +37,7 @@ class Normalized(ServerRule):
     """
 
     name: ClassVar[str] = "normalized"
-    reference: ClassVar[str] = "Wang et al., FedNova, NeurIPS 2020, equations 6 to 8"
+    reference: ClassVar[str] = "Wang et al., FedNova, NeurIPS 2020"
 
     def check(self, method: Method, training: Training) -> None:
         """The accumulated steps are known for SGD that starts afresh, with momentum or a proximal term."""
