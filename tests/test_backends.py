@@ -40,7 +40,7 @@ def test_processes_equal_inline(digits, make_bench, training, same, name, worker
     try:
         found = run_on(backend, digits, bench, orders)
         rows = np.arange(len(digits.data.test_y))
-        tally = evaluate(backend, expected[0].params, "test", rows)
+        (tally,) = evaluate(backend, [expected[0].params], "test", rows)
     finally:
         backend.close()
     for ours, theirs in zip(expected, found, strict=True):
@@ -49,7 +49,7 @@ def test_processes_equal_inline(digits, make_bench, training, same, name, worker
         assert replace(ours, params=None, seconds=0, memory={}) == replace(theirs, params=None, seconds=0, memory={})
     inline = InlineBackend()
     inline.host(digits, bench.build, bench.layout)
-    expected_tally = evaluate(inline, expected[0].params, "test", rows)
+    (expected_tally,) = evaluate(inline, [expected[0].params], "test", rows)
     assert tally.loss == expected_tally.loss
     assert np.array_equal(tally.confusion, expected_tally.confusion)
 

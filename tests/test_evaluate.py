@@ -95,7 +95,7 @@ class Recorder:
 def test_pieces_cover_every_row_once() -> None:
     backend = Recorder(Tally(np.eye(2, dtype=np.int64), 0.5))
     rows = np.arange(2 * PIECE + 1)[::-1]
-    total = evaluate(backend, NOTHING, "test", rows)  # type: ignore[arg-type]
+    (total,) = evaluate(backend, [NOTHING], "test", rows)  # type: ignore[arg-type]
     assert [order.cost for order in backend.orders] == [PIECE, PIECE, 1]
     assert {order.part for order in backend.orders} == {"test"}
     np.testing.assert_array_equal(np.concatenate([order.rows for order in backend.orders]), rows)
@@ -105,13 +105,13 @@ def test_pieces_cover_every_row_once() -> None:
 
 def test_nothing_to_evaluate_on() -> None:
     with pytest.raises(EntrofedError, match="the test part of the data is empty"):
-        evaluate(Recorder(), NOTHING, "test", np.arange(0))  # type: ignore[arg-type]
+        evaluate(Recorder(), [NOTHING], "test", np.arange(0))  # type: ignore[arg-type]
 
 
 def test_a_piece_that_fails_is_an_error() -> None:
     backend = Recorder(Tally(np.eye(2, dtype=np.int64), 0.0), Failure("worker died"))
     with pytest.raises(EntrofedError, match="evaluation of a model failed: worker died"):
-        evaluate(backend, NOTHING, "test", np.arange(2 * PIECE))  # type: ignore[arg-type]
+        evaluate(backend, [NOTHING], "test", np.arange(2 * PIECE))  # type: ignore[arg-type]
 
 
 def test_a_model_on_iris() -> None:
@@ -123,7 +123,7 @@ def test_a_model_on_iris() -> None:
     backend = InlineBackend()
     backend.host(federation, lambda: torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.9)), layout)
     data = federation.data
-    found = figures(evaluate(backend, layout.read(model), "test", np.arange(len(data.test_y))))
+    found = figures(*evaluate(backend, [layout.read(model)], "test", np.arange(len(data.test_y))))
     x = torch.from_numpy((data.test_x - federation.shift) / federation.scale)
     with torch.no_grad():
         logits = model.eval()(x)

@@ -1,13 +1,28 @@
-"""What a round costs: bytes and seconds."""
+"""What is written down of a round: what each client did, bytes and seconds."""
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.params import Layout
 from entrofed.types import Ledger, PartState, Update
+
+
+def client_entry(update: Update, weight: float, origin: dict[str, Any] | None) -> dict[str, Any]:
+    """What the record of a round says of one client."""
+    return {
+        "client": update.client,
+        "examples": update.num_examples,
+        "steps": update.num_steps,
+        "weight": float(weight),
+        "train_loss": update.train_loss,
+        "train_loss_last_epoch": update.train_loss_last_epoch,
+        **({"loss_terms": dict(update.terms)} if update.terms else {}),
+        **({"origin": origin} if origin is not None else {}),
+    }
 
 
 class Traffic:

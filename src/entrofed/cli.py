@@ -3,12 +3,14 @@
 import json
 import shutil
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from entrofed import __version__
 from entrofed.errors import ConfigError, EntrofedError
@@ -246,20 +248,11 @@ def study_selection(
 ) -> None:
     """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
     from entrofed.study import chart, study
-    from entrofed.view import save_chart, study_tables
+    from entrofed.view import study_tables
 
-    for name, value in (("clients", clients), ("cohort", cohort), ("rounds", rounds), ("partitions", partitions)):
-        if value < 1:
-            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
     rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
-    if as_json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
-    else:
-        for table in study_tables(rows):
-            console.print(table)
-    if plot is not None:
-        save_chart(chart(rows), plot)
-        errors.print(f"Picture: {escape(str(plot))}")
+    _show_study(rows, study_tables, chart, plot, as_json)
 
 
 @study_app.command(name="topology")
@@ -273,18 +266,34 @@ def study_topology(
 ) -> None:
     """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
     from entrofed.topology_study import chart, study, tables
-    from entrofed.view import save_chart
 
-    for name, value in (("nodes", nodes), ("partitions", partitions)):
+    _at_least_one(nodes=nodes, partitions=partitions)
+    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+    _show_study(rows, tables, chart, plot, as_json)
+
+
+def _at_least_one(**options: int) -> None:
+    for name, value in options.items():
         if value < 1:
             raise ConfigError(f"--{name} {value}: at least 1 is needed")
-    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+
+
+def _show_study(
+    rows: list[dict[str, Any]],
+    tables: Callable[[list[dict[str, Any]]], Iterable[Table]],
+    chart: Callable[[list[dict[str, Any]]], Any],
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a study as tables or JSON, and draw it if asked."""
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     else:
         for table in tables(rows):
             console.print(table)
     if plot is not None:
+        from entrofed.view import save_chart
+
         save_chart(chart(rows), plot)
         errors.print(f"Picture: {escape(str(plot))}")
 

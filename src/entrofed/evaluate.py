@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.backend import Backend, Order
 from entrofed.errors import EntrofedError
 from entrofed.info.prediction import Predictions
 from entrofed.params import Params
 from entrofed.site import EVALUATION_BATCH, Site
-from entrofed.types import Backend, Failure, Order
+from entrofed.types import Failure
 
 PIECE = 1000
 """Samples an order evaluates: small enough to spread over workers, and the same whatever their number."""
@@ -91,28 +92,32 @@ class PredictOrder:
 def predictions(backend: Backend, samples: int, models: Sequence[Params]) -> Predictions:
     """What the models say about the ``samples`` of the validation set."""
     rows, (first, *others) = np.arange(samples), models
-    total: Predictions = _total(
-        backend, [PredictOrder(first, tuple(others), rows[i : i + PIECE]) for i in range(0, samples, PIECE)], "valid"
+    pieces = [PredictOrder(first, tuple(others), rows[i : i + PIECE]) for i in range(0, samples, PIECE)]
+    found: Predictions = _totals(backend, [pieces], "valid")[0]
+    return found
+
+
+def evaluate(backend: Backend, models: Sequence[Params], part: str, rows: NDArray[np.int64]) -> list[Tally]:
+    """Evaluate each model on all ``rows``, in pieces that a backend may spread over its workers."""
+    return _totals(
+        backend,
+        [[EvaluateOrder(model, part, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)] for model in models],
+        part,
     )
-    return total
 
 
-def evaluate(backend: Backend, params: Params, part: str, rows: NDArray[np.int64]) -> Tally:
-    """Evaluate on all ``rows``, in pieces that a backend may spread over its workers."""
-    orders = [EvaluateOrder(params, part, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)]
-    total: Tally = _total(backend, orders, part)
-    return total
-
-
-def _total(backend: Backend, orders: Sequence[Order], part: str) -> Any:
-    """The sum of what comes of the orders."""
-    if not orders:
+def _totals(backend: Backend, groups: Sequence[Sequence[Order]], part: str) -> list[Any]:
+    """The sum of what comes of the orders of each group."""
+    if not all(groups):
         raise EntrofedError(f"there is nothing to evaluate on: the {part} part of the data is empty")
-    outcomes = backend.run(orders)
-    for outcome in outcomes:
-        if isinstance(outcome, Failure):
-            raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
-    return reduce(add, outcomes)
+    outcomes = iter(backend.run([order for group in groups for order in group]))
+    return [reduce(add, [_usable(next(outcomes)) for _ in group]) for group in groups]
+
+
+def _usable(outcome: Any) -> Any:
+    if isinstance(outcome, Failure):
+        raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
+    return outcome
 
 
 def figures(tally: Tally) -> dict[str, Any]:

@@ -9,19 +9,19 @@ their mean.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from hashlib import blake2b
-from operator import add
 from typing import Any
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.accounts import Clock
+from entrofed.accounts import Clock, client_entry
 from entrofed.admit import fault
+from entrofed.backend import Backend, Pooled
 from entrofed.errors import ConfigError, EntrofedError
-from entrofed.evaluate import PIECE, EvaluateOrder, Tally, figures
+from entrofed.evaluate import evaluate, figures
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
 from entrofed.info.prediction import Predictions
@@ -29,18 +29,7 @@ from entrofed.orders import Orders, Rules
 from entrofed.params import Layout, Params
 from entrofed.seeds import stream
 from entrofed.topology import closed_neighbourhoods, live_edges, mixing_matrix, spectral_gap
-from entrofed.types import (
-    VALIDATION,
-    Backend,
-    Context,
-    Failure,
-    Ledger,
-    Method,
-    PartState,
-    Pooled,
-    State,
-    Update,
-)
+from entrofed.types import ALL_CLIENTS, VALIDATION, Context, Failure, Ledger, Method, PartState, State, Update
 from entrofed.weigh import safe_weights
 
 log = logging.getLogger("entrofed")
@@ -79,16 +68,13 @@ class Network:
 
 def check(method: Method) -> None:
     """Raise a ConfigError if a method needs a server."""
-    if VALIDATION in method.weigher.needs:
-        raise ConfigError(
-            f"weigher {method.weigher.name!r} needs a server with a validation set, and a topology has none; choose "
-            "another weigher or leave out [topology]"
-        )
-    if method.server.name == "concat":
-        raise ConfigError(
-            f"server rule {method.server.name!r} needs a server that sees all clients; choose another or leave out "
-            "[topology]"
-        )
+    for need, words in ((VALIDATION, "with a validation set"), (ALL_CLIENTS, "that sees all clients")):
+        for kind, part in (("weigher", method.weigher), ("server rule", method.server)):
+            if need in part.needs:
+                raise ConfigError(
+                    f"{kind} {part.name!r} needs a server {words}, and a topology has none; choose another or leave "
+                    "out [topology]"
+                )
 
 
 class Rows:
@@ -212,7 +198,10 @@ def gossip_round(
     test = None
     if after.round % rules.evaluate_every == 0:
         digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
-        found = _evaluate(backend, models, digests, np.arange(len(federation.data.test_y)))
+        different = {digest: models[node] for node, digest in enumerate(digests)}  # equal models are evaluated once
+        tallies = evaluate(backend, list(different.values()), "test", np.arange(len(federation.data.test_y)))
+        known = dict(zip(different, map(figures, tallies), strict=True))
+        found = [known[digest] for digest in digests]
         for entry, one in zip(peers, found, strict=True):
             entry |= {"accuracy": one["accuracy"], "macro_f1": one["macro_f1"]}
         test = {key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]}
@@ -228,16 +217,7 @@ def gossip_round(
         "reasons": [],
         "cohort_entropy": float(entropy_of_counts(federation.label_counts[awake].sum(axis=0), base="bits")),
         "clients": [
-            {
-                "client": update.client,
-                "examples": update.num_examples,
-                "steps": update.num_steps,
-                "weight": weights[update.client].get(update.client, 0.0),
-                "train_loss": update.train_loss,
-                "train_loss_last_epoch": update.train_loss_last_epoch,
-                **({"loss_terms": dict(update.terms)} if update.terms else {}),
-            }
-            for update in sent.values()
+            client_entry(update, weights[update.client].get(update.client, 0.0), None) for update in sent.values()
         ],
         "refused": [{"client": node, "reason": reason} for node, reason in refused.items()],
         "skipped": not sent,
@@ -275,25 +255,3 @@ def _summaries(state: State, ledger: Ledger, hoods: Sequence[NDArray[np.int64]])
 
 def _nowhere(models: Sequence[Params]) -> Predictions:
     raise EntrofedError("there is no server with a validation set in a topology")
-
-
-def _evaluate(
-    backend: Backend, models: Sequence[Params], digests: Sequence[str], rows: NDArray[np.int64]
-) -> list[dict[str, Any]]:
-    """The figures of every node's model on all ``rows``; equal models are evaluated once."""
-    firsts = {digest: node for node, digest in reversed(list(enumerate(digests)))}
-    orders = [
-        EvaluateOrder(models[node], "test", rows[i : i + PIECE])
-        for node in firsts.values()
-        for i in range(0, len(rows), PIECE)
-    ]
-    outcomes: list[Tally | Failure] = backend.run(orders)
-    tallies: list[Tally] = []
-    for outcome in outcomes:
-        if isinstance(outcome, Failure):
-            raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
-        tallies.append(outcome)
-    pieces = len(tallies) // len(firsts)
-    totals = [reduce(add, tallies[k * pieces : (k + 1) * pieces]) for k in range(len(firsts))]
-    found = dict(zip(firsts, map(figures, totals), strict=True))
-    return [found[digest] for digest in digests]

@@ -15,11 +15,11 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from entrofed.backend import Backend
 from entrofed.backends import open_backend
 from entrofed.config import Experiment
 from entrofed.run import run
 from entrofed.store import Record, RunFolder
-from entrofed.types import Backend
 from entrofed.view import privacy_words
 
 LINES = 5

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.accounts import Clock, Traffic
+from entrofed.accounts import Clock, Traffic, client_entry
 from entrofed.admit import admit
+from entrofed.backend import Backend
 from entrofed.evaluate import EvaluateOrder, evaluate, figures, predictions
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
 from entrofed.orders import Orders, Rules
 from entrofed.params import Layout
 from entrofed.seeds import stream
-from entrofed.types import FIRST_UPDATE, LOSS, Backend, Context, Failure, Ledger, Method, State, Weighing
+from entrofed.types import FIRST_UPDATE, LOSS, Context, Failure, Ledger, Method, State, Weighing
 from entrofed.weigh import safe_weights
 
 log = logging.getLogger("entrofed")
@@ -101,9 +102,9 @@ def run_round(
     )
     inside, test = None, None
     if after.round % rules.evaluate_every == 0:
-        test = figures(evaluate(backend, params, "test", np.arange(len(federation.data.test_y))))
+        test = figures(*evaluate(backend, [params], "test", np.arange(len(federation.data.test_y))))
         held_out = np.concatenate([federation.holdouts[client] for client in chosen]) if chosen else np.zeros(0, int)
-        inside = figures(evaluate(backend, params, "train", held_out)) if len(held_out) else None
+        inside = figures(*evaluate(backend, [params], "train", held_out)) if len(held_out) else None
     clock.lap("evaluate")
     record = {
         "round": state.round,
@@ -113,16 +114,7 @@ def run_round(
         "reasons": selection.reasons,
         "cohort_entropy": float(entropy_of_counts(federation.label_counts[chosen].sum(axis=0), base="bits")),
         "clients": [
-            {
-                "client": update.client,
-                "examples": update.num_examples,
-                "steps": update.num_steps,
-                "weight": float(weight),
-                "train_loss": update.train_loss,
-                "train_loss_last_epoch": update.train_loss_last_epoch,
-                **({"loss_terms": dict(update.terms)} if update.terms else {}),
-                **({"origin": weighing.origins[i]} if weighing.origins else {}),
-            }
+            client_entry(update, weight, weighing.origins[i] if weighing.origins else None)
             for i, (update, weight) in enumerate(zip(updates, weighing.weights, strict=True))
         ],
         "refused": [{"client": client, "reason": reason} for client, reason in refused.items()],

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from entrofed.augment import NEED_COLOUR
+from entrofed.backend import Backend
 from entrofed.backends import open_backend
 from entrofed.checkpoint import Checkpoints
 from entrofed.config import Experiment
@@ -34,7 +35,7 @@ from entrofed.registry import find
 from entrofed.rounds import run_round
 from entrofed.seeds import stream, torch_stream
 from entrofed.store import Record, RunFolder, json_line
-from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Backend, Ledger, Method, State
+from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Ledger, Method, State
 
 if TYPE_CHECKING:
     from entrofed.gossip import Network

@@ -1,9 +1,9 @@
 """Where orders are carried out."""
 
+from entrofed.backend import Backend
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.config import EngineSection
-from entrofed.types import Backend
 
 
 def open_backend(engine: EngineSection) -> Backend:

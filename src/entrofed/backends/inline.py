@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
+from entrofed.backend import Backend, Order
 from entrofed.federation import Federation
 from entrofed.params import Layout
 from entrofed.site import Site, one_thread
-from entrofed.types import Backend, Failure, Order
+from entrofed.types import Failure
 
 
 def attempt(order: Order, site: Site) -> Any:

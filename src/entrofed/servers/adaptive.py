@@ -1,5 +1,6 @@
 """Servers with a step length of its own for every parameter: FedAdam, FedYogi, FedAdagrad."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -55,9 +56,9 @@ class Adaptive(ServerRule):
         m, v = self.moments(delta, state["m"], state["v"])
         return self.lr * m / (np.sqrt(v) + self.tau), {"m": m, "v": v}
 
+    @abstractmethod
     def moments(self, delta: Floats, m: Floats, v: Floats) -> tuple[Floats, Floats]:
         """The next m and v; here is where the three differ."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

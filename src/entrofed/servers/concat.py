@@ -14,6 +14,7 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.objectives.branch import Branch
 from entrofed.params import Params, weighted_sum
 from entrofed.types import (
+    ALL_CLIENTS,
     LABEL_COUNTS,
     Context,
     Ledger,
@@ -42,7 +43,7 @@ class Concat(ServerRule):
 
     name: ClassVar[str] = "concat"
     reference: ClassVar[str] = "Diao, Li and He, FedConcat, AAAI 2024"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS})
+    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS, ALL_CLIENTS})
 
     clusters: int = 5
     encoder_rounds: int = 480
