@@ -16,6 +16,7 @@ from rich.console import Console
 from entrofed.backends.inline import InlineBackend
 from entrofed.config import parse
 from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.papers import find
 from entrofed.run import run
 from entrofed.store import RunFolder
 from entrofed.suite.statistics import paired
@@ -34,12 +35,6 @@ METHODS = {
     "permuted": {"name": "inv_entropy", "weigher": "permuted"},
     "fedadam": {"name": "fedadam"},
     "fedprox": {"name": "fedprox"},
-}
-PAPER = {  # accuracy in %: FedAvg, inverse entropy, FedOpt, FedProx
-    "iris": (83.33, 90.00, 86.67, 90.00),
-    "wheat-seeds": (85.71, 88.10, 83.33, 85.71),
-    "heart": (93.66, 95.12, 93.66, 94.15),
-    "pumpkin-seeds": (87.60, 88.00, 87.80, 87.80),
 }
 
 
@@ -74,6 +69,8 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     options = parser.parse_args()
     directory, console = data_directory(options.data_dir), Console()
+    _, table = find("inv_entropy/table8")
+    reported = {cell.setting["data"]["name"]: cell.values["accuracy"] for cell in table.cells.values()}
     for dataset in SETTINGS:
         if not CATALOG[dataset].here(directory):
             console.print(f"{dataset}: not in {directory}, left out")
@@ -82,11 +79,10 @@ def main() -> None:
             method: [accuracy(dataset, method, seed, options.out, directory) for seed in range(options.seeds)]
             for method in METHODS
         }
-        paper = PAPER.get(dataset)
-        told = "not in the paper"
-        if paper:
-            told = "paper: FedAvg {}, inverse entropy {}, FedOpt {}, FedProx {}".format(*paper)
-        console.print(f"{dataset}: {options.seeds} seeds; {told}", highlight=False)
+        told = ", ".join(f"{label} {number.value}" for label, number in reported.get(dataset, {}).items())
+        console.print(
+            f"{dataset}: {options.seeds} seeds; paper: {told or 'not there'}", highlight=False, soft_wrap=True
+        )
         for method, values in found.items():
             line = f"  {method:12} {np.mean(values):6.2f} ± {np.std(values, ddof=1):5.2f}"
             if method != "fedavg":

@@ -21,15 +21,16 @@ def reported_tables(path: str) -> Iterator[Table]:
     """One table's numbers, a table a metric, with the doubts about them."""
     paper, table = find(path)
     for metric, unit in table.metrics.items():
-        shown = Table("cell", *table.columns, title=f"{paper.title}: {table.caption} ({metric}, {unit})")
+        shown = Table("cell", f"{metric}, {unit}", title=f"{paper.title}: {table.caption}", show_lines=True)
         shown.columns[0].no_wrap = True
         for cell in table.cells.values():
             values = cell.values.get(metric, {})
             words = [
-                "" if label not in values else _number(values[label].value, values[label].spread, unit)
+                f"{label} {_number(values[label].value, values[label].spread, unit)}"
                 for label in table.columns
+                if label in values
             ]
-            shown.add_row(cell.id, *words)
+            shown.add_row(cell.id, ", ".join(words))
         shown.caption = "\n".join(table.notes)
         yield shown
 

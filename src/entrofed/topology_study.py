@@ -144,14 +144,14 @@ def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
 def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
     """The study for a terminal, a table an alpha."""
     for alpha in dict.fromkeys(row["alpha"] for row in rows):
-        table = Table("topology", "weighing", "own weight", "largest", "spectral gap", "bias", "consensus")
+        table = Table("topology", "weighing", "own", "most", "gap", "bias", "agree")
         table.title = f"Dirichlet {alpha:g}"
         table.caption = (
-            "own weight: of a node's own model, mean (least to most); largest: weight of any model at any node; "
-            "spectral gap: 1 is consensus after a round, 0 is none; bias: total variation of the consensus weights "
-            "from the shares of the data; consensus: share of partitions with one"
+            "own: weight of a node's own model, mean; most: the largest weight of any model at any node; gap: spectral "
+            "gap, 1 is consensus after a round, 0 is none; bias: total variation of the consensus weights from the "
+            "shares of the data; agree: share of partitions with a consensus; spreads and ranges: --json"
         )
-        for column in table.columns[:3]:
+        for column in table.columns:
             column.no_wrap = True
         before = ""
         for row in (row for row in rows if row["alpha"] == alpha):
@@ -160,20 +160,14 @@ def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
             table.add_row(
                 row["topology"] if row["topology"] != before else "",
                 row["weighing"],
-                f"{row['own']:.2f} ({row['own_min']:.2f} to {row['own_max']:.2f})",
+                f"{row['own']:.2f}",
                 f"{row['largest']:.2f}",
-                _spread(row, "gap"),
-                _spread(row, "bias"),
+                f"{row['gap']:.3f}",
+                "none" if row["bias"] is None else f"{row['bias']:.3f}",
                 f"{row['consensus']:.0%}",
             )
             before = row["topology"]
         yield table
-
-
-def _spread(row: dict[str, Any], figure: str) -> str:
-    if row[figure] is None:
-        return "none"
-    return f"{row[figure]:.3f}" + ("" if row[f"{figure}_std"] is None else f" ± {row[f'{figure}_std']:.3f}")
 
 
 def chart(rows: list[dict[str, Any]]) -> alt.FacetChart:

@@ -116,7 +116,7 @@ def paired_rows(paths: list[Path], against: str, figure: str = "accuracy_last_10
 
 def paired_table(rows: list[Row]) -> Table:
     """The paired comparison for a terminal, in points."""
-    table = Table("experiment", "seeds", "difference", "95 % interval", "wins, losses", "p (t)", "p (Wilcoxon)")
+    table = Table("experiment", "seeds", "gain", "95 % interval", "won, lost", "p (t)", "p (rank)")
     table.title = f"against {rows[0].against}: mean of the last ten rounds, in points" if rows else "nothing to compare"
     table.columns[0].no_wrap = True
     warnings = []
@@ -135,5 +135,7 @@ def paired_table(rows: list[Row]) -> Table:
             f"{found.wins}, {found.losses}",
             *("" if p is None else f"{p:.3f}" for p in (row.t_p_holm, row.wilcoxon_p_holm)),
         )
-    table.caption = "\n".join(["runs with the same seed are paired; p-values after Holm", *warnings])
+    table.caption = "\n".join(
+        ["runs with the same seed are paired; p: paired t-test and Wilcoxon's test, after Holm", *warnings]
+    )
     return table
