@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 from rich.console import Console
 
-from entrofed import __version__, cli, doctor, progress, quickstart
+from entrofed import __version__, cli, doctor, progress, quickstart, terminal
 from entrofed.config import Experiment, parse, read
 from entrofed.data.catalog import CATALOG
 from entrofed.data.sources import files
@@ -58,7 +58,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ENTROFED_DATA", str(tmp_path / "no-data"))
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(cli, "console", Console(width=200))
+    monkeypatch.setattr(terminal, "console", Console(width=200))
     Path("iris.toml").write_text(IRIS)
 
     def call(*words: str) -> Outcome:
@@ -272,7 +272,7 @@ def test_validate(go: Go) -> None:
 
 
 def test_validate_prints_a_file_that_can_be_used(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli, "console", Console(width=30))
+    monkeypatch.setattr(terminal, "console", Console(width=30))
     name = "name=" + "a-rather-long-name-" * 5
     out = go("validate", "iris.toml", "--set", name).out
     assert parse(tomllib.loads(out[: out.index("┏")])) == read(Path("iris.toml"), [name])
@@ -388,7 +388,7 @@ def test_usage(go: Go, words: list[str], said: str) -> None:
 
 def test_usage_errors_are_not_cut_off(go: Go) -> None:
     err = re.sub(r"[\s│]+", " ", go("rnu").err)
-    assert "Available commands: data, study, quickstart, run, resume, ls, show, compare" in err
+    assert 'Unknown command "rnu". Did you mean "run"? Available commands: ' in err
 
 
 def test_unknown_keys(go: Go) -> None:
@@ -493,8 +493,8 @@ def test_no_escape_codes_where_there_is_no_terminal(go: Go, command: tuple[str, 
 def in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Consoles that take their surroundings for a terminal with colours."""
     monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.setattr(cli, "console", Console(force_terminal=True))
-    monkeypatch.setattr(cli, "errors", Console(force_terminal=True, stderr=True))
+    monkeypatch.setattr(terminal, "console", Console(force_terminal=True))
+    monkeypatch.setattr(terminal, "errors", Console(force_terminal=True, stderr=True))
 
 
 def test_a_terminal_gets_colours_unless_told_otherwise(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:

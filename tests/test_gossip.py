@@ -190,3 +190,20 @@ def test_a_liar_takes_over_unless_it_is_capped(tmp_path):
     assert honest[0]["peers"][0]["weights"][liar] < 0.25
     assert free[liar] > 0.5
     assert limited[0]["peers"][0]["weights"][liar] == pytest.approx(0.15)
+
+
+def test_every_node_is_also_judged_by_its_own_held_out_data(tmp_path):
+    table = {
+        "rounds": 2,
+        "model": "iris_mlp",
+        "data": {"name": "iris", "partition": "iid", "clients": 4, "holdout": 0.25},
+        "topology": {"kind": "ring"},
+        "engine": {"backend": "inline"},
+    }
+    folder = RunFolder(tmp_path / "held" / "seed-0")
+    run(parse(table), folder)
+    record = folder.records()[-1]
+    own = [peer["held_out"] for peer in record["peers"]]
+    sizes = [len(rows) for rows in prepare(parse(table)).federation.holdouts]
+    assert record["id"]["accuracy"] == pytest.approx(np.average(own, weights=sizes))
+    assert folder.summary()["accuracy_id"] == record["id"]["accuracy"]

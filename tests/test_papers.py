@@ -25,7 +25,7 @@ def test_all_tables_are_there():
         *("fedep/table2", "fedep/table3", "fedklentropy/table2", "fedklentropy/table3"),
         *("infodiv/table1", "infodiv/table2", "inv_entropy/table8"),
     }
-    assert [len(table.cells) for table in TABLES.values()] == [12, 6, 8, 6, 9, 9, 1, 1, 3, 2, 4]
+    assert [len(table.cells) for table in TABLES.values()] == [12, 6, 8, 6, 11, 9, 1, 1, 4, 3, 5]
     assert all(paper.title and paper.authors for paper in PAPERS.values())
 
 
@@ -62,8 +62,8 @@ def test_words_are_from_the_vocabularies(path):
 def test_every_metric_of_every_cell_has_values_of_known_columns(path):
     table = TABLES[path]
     for cell in table.cells.values():
-        assert list(cell.columns) == list(table.columns)
-        assert list(cell.values) == list(table.metrics)
+        assert list(cell.columns) == [*table.columns, *table.controls]
+        assert list(cell.values) in ([], list(table.metrics))
         for values in cell.values.values():
             assert values
             assert set(values) <= set(table.columns)
@@ -147,7 +147,7 @@ def test_only_what_cannot_be_read_is_missing(path, cell, missing):
 
 
 def test_nothing_else_is_missing():
-    full = {(path, cell.id) for path, table in TABLES.items() for cell in table.cells.values() if complete(cell)}
+    full = {(path, cell.id) for path, table in TABLES.items() for cell in table.cells.values() if complete(table, cell)}
     assert {cell for cell in CELLS if cell not in full} == {
         ("fedentopt/table1", "cifar100-c3"),
         ("fedentopt/table4", "cifar100-dir0.1"),
@@ -155,12 +155,14 @@ def test_nothing_else_is_missing():
     }
 
 
-def complete(cell: Cell) -> bool:
-    return all(set(values) == set(cell.columns) for values in cell.values.values())
+def complete(table: Table, cell: Cell) -> bool:
+    return all(set(values) == set(table.columns) for values in cell.values.values())
 
 
 def test_recall_weighted_by_class_size_is_accuracy():
     for cell in TABLES["inv_entropy/table8"].cells.values():
+        if cell.id == "heart-unique":  # a cell of ours
+            continue
         assert cell.values["weighted_recall"] == cell.values["accuracy"]
 
 
@@ -182,7 +184,8 @@ def test_the_leader_is_what_the_paper_says():
     def leader(cell: Cell, metric: str) -> str:
         return max(cell.values[metric], key=lambda label: cell.values[metric][label].value)
 
-    first = [cell for cell in TABLES["fedentopt/table1"].cells.values() if complete(cell)]
+    table = TABLES["fedentopt/table1"]
+    first = [cell for cell in table.cells.values() if complete(table, cell)]
     assert {leader(cell, "accuracy_last_10") for cell in first} == {"FedEntOpt", "FedEntOpt-DP"}
     assert leader(TABLES["infodiv/table1"].cell("emnist10"), "accuracy") == "MiniMaxSim"
     order = ["MiniMaxSim", "Convex hull", "Full", "Power-of-Choice", "Interior", "Random", "MaxSim"]

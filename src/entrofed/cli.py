@@ -3,17 +3,18 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
-from entrofed import __version__
+from entrofed import __version__, terminal
+from entrofed.cli_studies import study_app
+from entrofed.cli_suite import export, report, reproduce_app, sweep
 from entrofed.errors import ConfigError, EntrofedError
+from entrofed.terminal import RUNS, DataDir, Out, Overrides
 
 app = App(
     name="entrofed",
@@ -22,23 +23,12 @@ app = App(
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
-study_app = App(name="study", help="Studies that need no training.")
 app.command(data_app)
 app.command(study_app)
+app.command(reproduce_app)
+for command in (sweep, report, export):
+    app.command(command)
 app.register_install_completion_command()
-
-console = Console()
-errors = Console(stderr=True, soft_wrap=True, highlight=False)
-
-Overrides = Annotated[
-    list[str] | None,
-    Parameter(name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
-]
-DataDir = Annotated[
-    Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
-]
-Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
-RUNS = Path("runs")
 
 
 @app.command
@@ -46,7 +36,7 @@ def quickstart(*, out: Out = RUNS / "quickstart", seeds: int = 3) -> None:
     """Compare the methods on skewed clients in under a minute, with data that is already here."""
     from entrofed.quickstart import play
 
-    play(out, seeds, console)
+    play(out, seeds, terminal.console)
 
 
 @app.command
@@ -80,8 +70,8 @@ def run(
             raise ConfigError(
                 f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
             )
-    play_all(list(zip(experiments, folders, strict=True)), console, data_dir, resume=resume)
-    console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
+    play_all(list(zip(experiments, folders, strict=True)), terminal.console, data_dir, resume=resume)
+    terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
 
 
 @app.command
@@ -93,7 +83,7 @@ def resume(run: Path, *, data_dir: DataDir = None) -> None:
     folders = find_runs([run])
     if not folders:
         raise ConfigError(f"{run}: there is no run here to resume")
-    play_all([(folder.experiment(), folder) for folder in folders], console, data_dir, resume=True)
+    play_all([(folder.experiment(), folder) for folder in folders], terminal.console, data_dir, resume=True)
 
 
 @app.command(name="ls")
@@ -101,7 +91,7 @@ def list_runs(folder: Path = RUNS) -> None:
     """List the runs below a folder."""
     from entrofed.view import runs_table
 
-    console.print(runs_table(folder))
+    terminal.console.print(runs_table(folder))
 
 
 @app.command
@@ -129,17 +119,17 @@ def show(
     if plot is not None and len(folders) > 1:
         raise ConfigError(f"{run}: there are {len(folders)} runs here; --plot draws one, such as {folders[0].path}")
     for folder in folders:
-        show_run(folder, console)
+        show_run(folder, terminal.console)
         for table in selection_tables(folder) if selection else ():
-            console.print(table)
+            terminal.console.print(table)
         for table in weights_tables(folder) if weights else ():
-            console.print(table)
+            terminal.console.print(table)
         for table in peers_tables(folder) if peers else ():
-            console.print(table)
+            terminal.console.print(table)
     if plot is not None:
         draw = mixing_chart if peers else weights_chart if weights else entropy_chart
         save_chart(draw(folders[0]), plot)
-        console.print(f"Picture: {plot}", highlight=False, markup=False)
+        terminal.console.print(f"Picture: {plot}", highlight=False, markup=False)
 
 
 @app.command
@@ -171,9 +161,9 @@ def compare(
     elif as_md:
         sys.stdout.write(markdown_text(rows))
     else:
-        console.print(comparison_table(rows))
+        terminal.console.print(comparison_table(rows))
         if against is not None:
-            console.print(paired_table(paired_rows(runs, against)))
+            terminal.console.print(paired_table(paired_rows(runs, against)))
 
 
 @app.command
@@ -192,16 +182,18 @@ def validate(
     from entrofed.view import draw_setup, federation_table, network_words
 
     experiment = read(file, overrides or ())
-    console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
+    terminal.console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
     setup = prepare(experiment, data_dir)
-    console.print(federation_table(experiment, setup.federation))
-    console.print(f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB a model")
+    terminal.console.print(federation_table(experiment, setup.federation))
+    terminal.console.print(
+        f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB a model"
+    )
     if setup.network is not None:
-        console.print(network_words(setup.network))
+        terminal.console.print(network_words(setup.network))
     if plot is not None:
         draw_setup(setup, plot)
-        console.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
-    console.print("[green]valid[/green]")
+        terminal.console.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
+    terminal.console.print("[green]valid[/green]")
 
 
 @app.command
@@ -209,7 +201,7 @@ def doctor(*, data_dir: DataDir = None) -> None:
     """Check this machine: what works, what is missing, what to do about it."""
     from entrofed.doctor import examine
 
-    if not examine(console, data_dir):
+    if not examine(terminal.console, data_dir):
         raise EntrofedError("the checks above that failed need attention")
 
 
@@ -219,7 +211,7 @@ def parts() -> None:
     from entrofed.view import parts_tables
 
     for table in parts_tables():
-        console.print(table)
+        terminal.console.print(table)
 
 
 @app.command
@@ -228,74 +220,7 @@ def papers(table: str | None = None) -> None:
     from entrofed.papers_view import list_of_tables, reported_tables
 
     for shown in [list_of_tables()] if table is None else reported_tables(table):
-        console.print(shown)
-
-
-@study_app.command(name="selection")
-def study_selection(
-    *,
-    clients: int = 100,
-    cohort: int = 10,
-    rounds: int = 100,
-    partitions: int = 10,
-    buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
-        0.1,
-        0.9,
-    ),
-    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
-    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-) -> None:
-    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
-    from entrofed.study import chart, study
-    from entrofed.view import study_tables
-
-    _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
-    rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
-    _show_study(rows, study_tables, chart, plot, as_json)
-
-
-@study_app.command(name="topology")
-def study_topology(
-    *,
-    nodes: int = 10,
-    partitions: int = 5,
-    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
-    plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-) -> None:
-    """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
-    from entrofed.topology_study import chart, study, tables
-
-    _at_least_one(nodes=nodes, partitions=partitions)
-    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
-    _show_study(rows, tables, chart, plot, as_json)
-
-
-def _at_least_one(**options: int) -> None:
-    for name, value in options.items():
-        if value < 1:
-            raise ConfigError(f"--{name} {value}: at least 1 is needed")
-
-
-def _show_study(
-    rows: list[dict[str, Any]],
-    tables: Callable[[list[dict[str, Any]]], Iterable[Table]],
-    chart: Callable[[list[dict[str, Any]]], Any],
-    plot: Path | None,
-    as_json: bool,
-) -> None:
-    """Print a study as tables or JSON, and draw it if asked."""
-    if as_json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
-    else:
-        for table in tables(rows):
-            console.print(table)
-    if plot is not None:
-        from entrofed.view import save_chart
-
-        save_chart(chart(rows), plot)
-        errors.print(f"Picture: {escape(str(plot))}")
+        terminal.console.print(shown)
 
 
 @data_app.command(name="list")
@@ -303,7 +228,7 @@ def data_list(*, data_dir: DataDir = None) -> None:
     """List the datasets, and which of them are here."""
     from entrofed.view import data_table
 
-    console.print(data_table(data_dir))
+    terminal.console.print(data_table(data_dir))
 
 
 @data_app.command(name="fetch")
@@ -313,11 +238,11 @@ def data_fetch(name: str, *, data_dir: DataDir = None) -> None:
     from entrofed.data.fetch import fetch
     from entrofed.progress import download_progress
 
-    with download_progress(console) as progress:
+    with download_progress(terminal.console) as progress:
         paths = fetch(name, data_directory(data_dir), progress)
     for path in paths:
-        console.print(f"{path}", highlight=False, markup=False, soft_wrap=True)
-    console.print(f"[green]{name} is complete[/green]")
+        terminal.console.print(f"{path}", highlight=False, markup=False, soft_wrap=True)
+    terminal.console.print(f"[green]{name} is complete[/green]")
 
 
 @data_app.command(name="verify")
@@ -325,7 +250,7 @@ def data_verify(name: str | None = None, *, data_dir: DataDir = None) -> None:
     """Check the files of one dataset, or of all, against their SHA-256."""
     from entrofed.view import verify_data
 
-    verify_data(name, data_dir, console)
+    verify_data(name, data_dir, terminal.console)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -344,15 +269,17 @@ def main(arguments: list[str] | None = None) -> None:
     except EntrofedError as error:
         if debug:
             raise
-        errors.print(f"[red]error:[/red] {escape(str(error))}")
+        terminal.errors.print(f"[red]error:[/red] {escape(str(error))}")
         code = error.exit_code
     except KeyboardInterrupt:
-        errors.print("\nstopped; finished rounds are kept: continue with --resume")
+        terminal.errors.print("\nstopped; finished rounds are kept: continue with --resume")
         code = 130
     except Exception as error:
         if debug:
             raise
-        errors.print(f"[red]unexpected {type(error).__name__}:[/red] {escape(str(error))}\n(--debug shows where)")
+        terminal.errors.print(
+            f"[red]unexpected {type(error).__name__}:[/red] {escape(str(error))}\n(--debug shows where)"
+        )
         code = EntrofedError.exit_code
     else:
         code = 0

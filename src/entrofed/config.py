@@ -220,6 +220,8 @@ class Experiment(Section):
     seed: int = Field(0, ge=0)
     rounds: int = Field(10, ge=1)
     evaluate_every: int = Field(1, ge=1)
+    alignment_every: int = Field(0, ge=0)
+    """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
     checkpoint_seconds: float = Field(10.0, ge=0)
     model: Spec = "digits_mlp"
     data: DataSection = DataSection(clients=10)
@@ -250,9 +252,16 @@ class Experiment(Section):
         from entrofed.gossip import check
 
         check(method)
-        for key, value in (("method.selector", self.method.selector), ("data.participating", self.data.participating)):
+        meaningless = {
+            "method.selector": self.method.selector,
+            "data.participating": self.data.participating,
+            "alignment_every": self.alignment_every or None,
+        }
+        for key, value in meaningless.items():
             if value is not None:
-                raise ValueError(f"{key} has no meaning with a [topology], where every node trains; leave it out")
+                raise ValueError(
+                    f"{key} has no meaning with a [topology], where every node trains its own model; leave it out"
+                )
 
     def decisive(self) -> dict[str, Any]:
         """Everything that the results depend on: what a resumed run must have in common with its start."""

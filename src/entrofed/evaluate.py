@@ -91,22 +91,29 @@ class PredictOrder:
 
 def predictions(backend: Backend, samples: int, models: Sequence[Params]) -> Predictions:
     """What the models say about the ``samples`` of the validation set."""
-    rows, (first, *others) = np.arange(samples), models
-    pieces = [PredictOrder(first, tuple(others), rows[i : i + PIECE]) for i in range(0, samples, PIECE)]
-    found: Predictions = _totals(backend, [pieces], "valid")[0]
+    first, *others = models
+    pieces = [PredictOrder(first, tuple(others), piece) for piece in pieces_of(np.arange(samples))]
+    found: Predictions = totals(backend, [pieces], "valid")[0]
     return found
 
 
 def evaluate(backend: Backend, models: Sequence[Params], part: str, rows: NDArray[np.int64]) -> list[Tally]:
-    """Evaluate each model on all ``rows``, in pieces that a backend may spread over its workers."""
-    return _totals(
-        backend,
-        [[EvaluateOrder(model, part, rows[i : i + PIECE]) for i in range(0, len(rows), PIECE)] for model in models],
-        part,
-    )
+    """Evaluate each model on all ``rows``."""
+    return evaluate_own(backend, [(model, rows) for model in models], part)
 
 
-def _totals(backend: Backend, groups: Sequence[Sequence[Order]], part: str) -> list[Any]:
+def evaluate_own(backend: Backend, work: Sequence[tuple[Params, NDArray[np.int64]]], part: str) -> list[Tally]:
+    """Evaluate each model on its own rows, in pieces that a backend may spread over its workers."""
+    orders = [[EvaluateOrder(model, part, piece) for piece in pieces_of(rows)] for model, rows in work]
+    return totals(backend, orders, part)
+
+
+def pieces_of(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Rows as orders take them."""
+    return [rows[i : i + PIECE] for i in range(0, len(rows), PIECE)]
+
+
+def totals(backend: Backend, groups: Sequence[Sequence[Order]], part: str) -> list[Any]:
     """The sum of what comes of the orders of each group."""
     if not all(groups):
         raise EntrofedError(f"there is nothing to evaluate on: the {part} part of the data is empty")

@@ -9,8 +9,9 @@ their mean.
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from hashlib import blake2b
+from operator import add
 from typing import Any
 
 import networkx as nx
@@ -21,7 +22,7 @@ from entrofed.accounts import Clock, client_entry
 from entrofed.admit import fault
 from entrofed.backend import Backend, Pooled
 from entrofed.errors import ConfigError, EntrofedError
-from entrofed.evaluate import evaluate, figures
+from entrofed.evaluate import evaluate, evaluate_own, figures
 from entrofed.federation import Federation
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
 from entrofed.info.prediction import Predictions
@@ -195,7 +196,7 @@ def gossip_round(
         memory=state.memory | {update.client: update.memory for update in sent.values() if update.memory},
         skipped=0 if sent else state.skipped + 1,
     )
-    test = None
+    test, inside = None, None
     if after.round % rules.evaluate_every == 0:
         digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
         different = {digest: models[node] for node, digest in enumerate(digests)}  # equal models are evaluated once
@@ -205,6 +206,7 @@ def gossip_round(
         for entry, one in zip(peers, found, strict=True):
             entry |= {"accuracy": one["accuracy"], "macro_f1": one["macro_f1"]}
         test = {key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]}
+        inside = _held_out(models, peers, federation, backend)
     clock.lap("evaluate")
     weights = {entry["node"]: dict(zip(entry["from"], entry["weights"], strict=True)) for entry in peers}
     matrix = mixing_matrix([np.array(e["from"]) for e in peers], [np.array(e["weights"]) for e in peers])
@@ -226,13 +228,26 @@ def gossip_round(
         "bytes_down": 0,
         "bytes_up": arrived * layout.nbytes + _summaries(state, ledger, hoods),
         "test": test,
-        "id": None,
+        "id": inside,
         "peers": peers,
         "consensus": float(distances.mean()),
         "spectral_gap": spectral_gap(matrix) if nodes <= MATRIX else None,
         "seconds": {**clock.laps, "clients": sum(update.seconds for update in sent.values())},
     }
     return after, record
+
+
+def _held_out(
+    models: Sequence[Params], peers: list[dict[str, Any]], federation: Federation, backend: Backend
+) -> dict[str, Any] | None:
+    """Every node's model on that node's own held-out data, noted with the node; the figures of all of it together."""
+    holders = [node for node in range(len(models)) if len(federation.holdouts[node])]
+    if not holders:
+        return None
+    tallies = evaluate_own(backend, [(models[node], federation.holdouts[node]) for node in holders], "train")
+    for node, tally in zip(holders, tallies, strict=True):
+        peers[node]["held_out"] = figures(tally)["accuracy"]
+    return figures(reduce(add, tallies))
 
 
 def _seen_from(ledger: Ledger, hood: NDArray[np.int64]) -> Ledger:

@@ -25,6 +25,7 @@ class Rules:
     quorum: int = 1
     nonfinite: NonFinite = "drop"
     evaluate_every: int = 1
+    alignment_every: int = 0
     faults: Faults = field(default_factory=Faults)
     sizes_from_counts: bool = False
     """Take a client's number of examples from its released (noised) label counts."""

@@ -21,7 +21,9 @@ def peers_tables(run: RunFolder) -> Iterator[Table]:
     facts = run.federation_facts()
     counts = np.array(facts["label_counts"]) if facts is not None else None
     last = records[-1]
-    table = Table("node", "samples", "labels (bits)", "hears", "own weight", "largest", "of", "accuracy", "macro F1")
+    table = Table(
+        "node", "samples", "labels", "hears", "own weight", "largest", "of", "accuracy", "macro F1", "held out"
+    )
     table.title = f"peers after round {last['round'] + 1}"
     for peer in last["peers"]:
         weights = dict(zip(peer["from"], peer["weights"], strict=True))
@@ -35,9 +37,11 @@ def peers_tables(run: RunFolder) -> Iterator[Table]:
             f"{weights.get(peer['node'], 0.0):.3f}",
             f"{weights[largest]:.3f}",
             str(largest),
-            f"{peer['accuracy']:.4f}",
-            f"{peer['macro_f1']:.4f}",
+            f"{peer['accuracy']:.3f}",
+            f"{peer['macro_f1']:.3f}",
+            f"{peer['held_out']:.3f}" if "held_out" in peer else "",
         )
+    table.caption = "labels: entropy in bits; held out: accuracy on the node's own held-out data (data.holdout)"
     yield table
     yield _course(records)
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -18,6 +19,7 @@ from rich.progress import (
 from entrofed.backend import Backend
 from entrofed.backends import open_backend
 from entrofed.config import Experiment
+from entrofed.errors import EntrofedError
 from entrofed.run import run
 from entrofed.store import Record, RunFolder
 from entrofed.view import privacy_words
@@ -32,8 +34,13 @@ def play_all(
     data_directory: Path | None,
     *,
     resume: bool,
-) -> None:
-    """Run experiments one after the other, on one set of workers as long as the engine stays the same."""
+    keep_going: bool = False,
+) -> dict[str, EntrofedError]:
+    """Run experiments one after the other, on one set of workers as long as the engine stays the same.
+
+    ``keep_going``: a run that fails does not keep the others from being played; returned is what went wrong.
+    """
+    failed: dict[str, EntrofedError] = {}
     backend: Backend | None = None
     engine = None
     progress = Progress(
@@ -64,16 +71,24 @@ def play_all(
 
                 if not console.is_terminal:
                     console.print(f"{folder.label}: {experiment.rounds} rounds", highlight=False)
-                summary = run(
-                    experiment,
-                    folder,
-                    backend=backend,
-                    data_directory=data_directory,
-                    resume=resume,
-                    observer=observe,
-                )
-                progress.remove_task(task)
-                progress.advance(overall)
+                try:
+                    summary = run(
+                        experiment,
+                        folder,
+                        backend=backend,
+                        data_directory=data_directory,
+                        resume=resume,
+                        observer=observe,
+                    )
+                except EntrofedError as error:
+                    if not keep_going:
+                        raise
+                    failed[str(folder.path)] = error
+                    console.print(f"[red]failed:[/red] {escape(f'{folder.label}: {error}')}", soft_wrap=True)
+                    continue
+                finally:
+                    progress.remove_task(task)
+                    progress.advance(overall)
                 outcome = (
                     f"accuracy {summary['accuracy']:.4f} after {summary['rounds']} rounds, {summary['seconds']:.1f} s"
                 )
@@ -83,6 +98,7 @@ def play_all(
     finally:
         if backend is not None:
             backend.close()
+    return failed
 
 
 def _note(record: Record) -> str:

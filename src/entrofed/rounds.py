@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from entrofed.accounts import Clock, Traffic, client_entry
 from entrofed.admit import admit
+from entrofed.alignment import measure_alignment
 from entrofed.backend import Backend
 from entrofed.evaluate import EvaluateOrder, evaluate, figures, predictions
 from entrofed.federation import Federation
@@ -100,6 +101,11 @@ def run_round(
         memory=memory,
         skipped=0 if enough else state.skipped + 1,
     )
+    alignment = None
+    if enough and rules.alignment_every and after.round % rules.alignment_every == 0:
+        alignment = measure_alignment(
+            backend, federation, layout, state.params, updates, weighing.weights, orders.training.lr
+        )
     inside, test = None, None
     if after.round % rules.evaluate_every == 0:
         test = figures(*evaluate(backend, [params], "test", np.arange(len(federation.data.test_y))))
@@ -125,6 +131,7 @@ def run_round(
         "bytes_up": traffic.up,
         "test": test,
         "id": inside,
+        "alignment": alignment,
         "seconds": {**clock.laps, "clients": sum(update.seconds for update in updates)},
     }
     return after, record

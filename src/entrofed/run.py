@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +77,13 @@ def run(
                 used.close()
             log.removeHandler(handler)
             handler.close()
+
+
+def is_finished(experiment: Experiment, folder: RunFolder) -> bool:
+    """Whether the folder holds this very experiment, played to its end."""
+    if not folder.exists() or folder.summary() is None:
+        return False
+    return folder.experiment().decisive() == experiment.decisive()
 
 
 @dataclass(frozen=True)
@@ -155,6 +163,7 @@ class _Run:
             training=section.training(),
             lr_decay=section.lr_decay,
             evaluate_every=experiment.evaluate_every,
+            alignment_every=experiment.alignment_every,
             faults=experiment.faults.faults(),
             sizes_from_counts=experiment.privacy is not None and experiment.privacy.sizes,
         )
@@ -294,14 +303,14 @@ def summarize(records: list[Record]) -> dict[str, Any]:
     """The figures people compare: final, mean of the last ten evaluations, best; traffic and time."""
     tests = [record["test"] for record in records if record["test"] is not None]
     accuracies = [test["accuracy"] for test in tests]
-    inside = [record["id"] for record in records if record["id"] is not None]
-    last = accuracies[-10:]
+    inside = [record["id"]["accuracy"] for record in records if record["id"] is not None]
     return {
         "rounds": len(records),
         "accuracy": accuracies[-1],
-        "accuracy_last_10": sum(last) / len(last),
+        "accuracy_last_10": mean(accuracies[-10:]),
         "accuracy_best": max(accuracies),
-        "accuracy_id": inside[-1]["accuracy"] if inside else None,
+        "accuracy_id": inside[-1] if inside else None,
+        "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
         "macro_f1": tests[-1]["macro_f1"],
         "weighted_f1": tests[-1]["weighted_f1"],
         "loss": tests[-1]["loss"],

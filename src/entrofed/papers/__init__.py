@@ -3,10 +3,11 @@
 A file of this folder is a paper::
 
     title, authors, venue, year
-    [[table]]            id, caption, metrics (name = unit), spread, seeds, gain_over, notes
+    [[table]]            id, caption, metrics (name = unit), judged_by, own, spread, seeds, gain_over, notes
     [table.setting]      what all its cells have in common, as an experiment file takes it
     [table.columns]      label = what makes this method, as an experiment file takes it
-    [[table.cell]]       id
+    [table.controls]     the same for methods that the paper does not report: controls and variants
+    [[table.cell]]       id; without values it is a cell of ours
     [table.cell.setting] what makes this cell; laid over the table's
     [table.cell.columns] what a method needs in this cell only; laid over the table's
     [table.cell.values.METRIC]  label = { value, spread }
@@ -82,6 +83,7 @@ class Cell:
     """Paper, table and id, as in ``fedentopt/table1/cifar10-c2``."""
     setting: Mapping[str, Any]
     columns: Mapping[str, Column]
+    """The paper's, then the controls."""
     values: Mapping[str, Mapping[str, Reported]]
 
     def experiment(self, column: Column, *, rounds: int | None = None, seed: int = 0) -> dict[str, Any]:
@@ -93,8 +95,7 @@ class Cell:
         table = deepcopy(_merge(self.setting, column.setting))
         if rounds is not None:
             table = _scale(table, rounds, self.setting["rounds"])
-        name = re.sub(r"[^A-Za-z0-9._+-]+", "-", f"{self.path}-{column.label}")
-        return {**table, "name": name, "seed": seed}
+        return {**table, "name": file_name(f"{self.path}-{column.label}"), "seed": seed}
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,13 @@ class Table:
     caption: str
     metrics: Mapping[str, str]
     """The unit of each metric."""
+    judged_by: str
+    """The metric by which columns are compared; more is better."""
+    own: tuple[str, ...]
+    """The columns of what the paper proposes."""
     columns: tuple[str, ...]
+    controls: tuple[str, ...]
+    """What is run beside the paper's columns, to see what they are worth."""
     cells: Mapping[str, Cell]
     notes: tuple[str, ...]
     """What is doubtful, missing, or chosen by us because the paper does not say."""
@@ -134,6 +141,15 @@ class Paper:
     year: int | None = None
 
 
+def file_name(label: str) -> str:
+    """A label as part of a path.
+
+    >>> file_name("Convex hull")
+    'Convex-hull'
+    """
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", label)
+
+
 def papers() -> dict[str, Paper]:
     """All papers by name."""
     return {path.stem: _paper(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -157,10 +173,18 @@ def _paper(path: Path) -> Paper:
 
 
 def _table(paper: str, content: dict[str, Any]) -> Table:
-    setting, columns = content.pop("setting"), content.pop("columns")
-    cells = [_cell(f"{paper}/{content['id']}", setting, columns, cell) for cell in content.pop("cell")]
-    notes = tuple(content.pop("notes"))
-    return Table(columns=tuple(columns), cells={cell.id: cell for cell in cells}, notes=notes, **content)
+    setting, columns, controls = content.pop("setting"), content.pop("columns"), content.pop("controls", {})
+    every = {**columns, **controls}
+    cells = [_cell(f"{paper}/{content['id']}", setting, every, cell) for cell in content.pop("cell")]
+    notes, own = tuple(content.pop("notes")), tuple(content.pop("own"))
+    return Table(
+        columns=tuple(columns),
+        controls=tuple(controls),
+        cells={cell.id: cell for cell in cells},
+        notes=notes,
+        own=own,
+        **content,
+    )
 
 
 def _cell(table: str, common: Mapping[str, Any], shared: Mapping[str, Any], content: Mapping[str, Any]) -> Cell:
@@ -172,7 +196,7 @@ def _cell(table: str, common: Mapping[str, Any], shared: Mapping[str, Any], cont
         columns={label: Column(label, _merge(setting, own.get(label, {}))) for label, setting in shared.items()},
         values={
             metric: {label: Reported(**number) for label, number in numbers.items()}
-            for metric, numbers in content["values"].items()
+            for metric, numbers in content.get("values", {}).items()
         },
     )
 

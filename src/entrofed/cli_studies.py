@@ -1,0 +1,83 @@
+"""``entrofed study``: what can be seen without training a model, or with small ones."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.markup import escape
+from rich.table import Table
+
+from entrofed import terminal
+from entrofed.errors import ConfigError
+
+study_app = App(name="study", help="Small studies, in seconds.")
+
+
+@study_app.command(name="selection")
+def study_selection(
+    *,
+    clients: int = 100,
+    cohort: int = 10,
+    rounds: int = 100,
+    partitions: int = 10,
+    buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
+        0.1,
+        0.9,
+    ),
+    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
+    from entrofed.study import chart, study
+    from entrofed.view import study_tables
+
+    _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
+    rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
+    _show_study(rows, study_tables, chart, plot, as_json)
+
+
+@study_app.command(name="topology")
+def study_topology(
+    *,
+    nodes: int = 10,
+    partitions: int = 5,
+    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
+    plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
+    from entrofed.topology_study import chart, study, tables
+
+    _at_least_one(nodes=nodes, partitions=partitions)
+    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+    _show_study(rows, tables, chart, plot, as_json)
+
+
+def _at_least_one(**options: int) -> None:
+    for name, value in options.items():
+        if value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+
+
+def _show_study(
+    rows: list[dict[str, Any]],
+    tables: Callable[[list[dict[str, Any]]], Iterable[Table]],
+    chart: Callable[[list[dict[str, Any]]], Any],
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a study as tables or JSON, and draw it if asked."""
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        for table in tables(rows):
+            terminal.console.print(table)
+    if plot is not None:
+        from entrofed.view import save_chart
+
+        save_chart(chart(rows), plot)
+        terminal.errors.print(f"Picture: {escape(str(plot))}")

@@ -1,0 +1,26 @@
+"""``rounds.parquet`` and ``clients.parquet``; see :mod:`entrofed.export.tables` for the columns.
+
+The schema's metadata tells the version under the key ``entrofed``.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from entrofed import __version__
+from entrofed.export.tables import tables
+from entrofed.files import write_whole
+from entrofed.store import RunFolder
+
+
+def to_parquet(runs: list[RunFolder], output: Path) -> list[Path]:
+    """Write the tables as Parquet, compressed with Zstandard."""
+    paths: list[Path] = []
+    for name, table in tables(runs).items():
+        sink = pa.BufferOutputStream()
+        marked = table.replace_schema_metadata({"entrofed": __version__})
+        pa.parquet.write_table(marked, sink, compression="zstd")
+        paths.append(output / f"{name}.parquet")
+        write_whole(paths[-1], sink.getvalue().to_pybytes())
+    return paths

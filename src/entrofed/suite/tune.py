@@ -1,0 +1,126 @@
+"""Search for good settings with Optuna's tree-structured Parzen estimator; every trial is a set of ordinary runs.
+
+What a search maximizes should not be the test set, or the test set is no longer one: by default it is the accuracy on
+held-out samples of the clients (``data.holdout``).
+Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from entrofed.config import Experiment, read
+from entrofed.errors import ConfigError, unknown
+from entrofed.store import RunFolder
+from entrofed.suite.comparison import FIGURES
+from entrofed.suite.sweep import plan, split
+
+if TYPE_CHECKING:
+    import optuna
+
+HELD_OUT = "accuracy_id_last_10"
+METRICS = (HELD_OUT, *FIGURES)
+
+Play = Callable[[list[tuple[Experiment, RunFolder]]], object]
+
+
+def spaces(options: Sequence[str]) -> "dict[str, optuna.distributions.BaseDistribution]":
+    """What is searched: ranges such as ``method.lr=0.001..0.1 log``, values such as ``method.name=fedavg,fedprox``."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    found: dict[str, optuna.distributions.BaseDistribution] = {}
+    for option in options:
+        key, equals, raw = option.partition("=")
+        words = raw.split()
+        low, dots, high = (words[0] if words else "").partition("..")
+        if not equals or not key.strip() or not raw.strip() or words[1:] not in ([], ["log"]):
+            raise ConfigError(_rule(option))
+        if not dots:
+            found[key.strip()] = CategoricalDistribution(split(raw))
+            continue
+        try:
+            log, whole = words[1:] == ["log"], low.isdigit() and high.isdigit()
+            found[key.strip()] = (
+                IntDistribution(int(low), int(high), log=log)
+                if whole
+                else FloatDistribution(float(low), float(high), log=log)
+            )
+        except ValueError as error:
+            raise ConfigError(f"{_rule(option)} ({error})") from None
+    return found
+
+
+def _rule(option: str) -> str:
+    return (
+        f"--tune {option!r} must be a range such as method.epochs=1..10 or 'method.lr=0.001..0.1 log', "
+        "or values such as method.selector=fedentopt,random"
+    )
+
+
+def search(
+    file: Path,
+    overrides: Sequence[str],
+    options: Sequence[str],
+    *,
+    trials: int,
+    seeds: int,
+    metric: str,
+    out: Path,
+    play: Play,
+) -> "list[optuna.trial.FrozenTrial]":
+    """Play trials until there are as many as asked for; goes on where it was stopped. The best comes first.
+
+    ``play`` plays the runs of one trial. Each trial draws from its own stream, so a search that was stopped proposes
+    what the unbroken one would have proposed.
+    """
+    try:
+        import optuna
+        from optuna.storages.journal import JournalFileBackend
+    except ImportError:
+        raise ConfigError("--tune needs Optuna: pip install 'entrofed[tune]'") from None
+    base = read(file, overrides)
+    if metric not in METRICS:
+        raise unknown("--metric", metric, METRICS)
+    if metric == HELD_OUT and not base.data.holdout:
+        raise ConfigError(
+            f"{file}: --tune maximizes the accuracy on held-out samples, and there are none; "
+            "set data.holdout, for example --set data.holdout=0.1. (--metric accuracy_last_10 peeks at the test set)"
+        )
+    space = spaces(options)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    folder = out / base.name
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = JournalFileBackend(str(folder / "search.journal"))
+    study = optuna.create_study(
+        storage=optuna.storages.JournalStorage(journal),
+        study_name=f"{base.name}: {' '.join(sorted(options))}: {metric}, {seeds} seeds",
+        direction="maximize",
+        load_if_exists=True,
+    )
+    while len(study.get_trials(states=[optuna.trial.TrialState.COMPLETE])) < trials:
+        stopped = study.get_trials(states=[optuna.trial.TrialState.RUNNING])
+        if stopped:
+            number, params = stopped[0].number, stopped[0].params
+        else:
+            study.sampler = optuna.samplers.TPESampler(seed=base.seed + len(study.trials))
+            number, params = (trial := study.ask(space)).number, trial.params
+        runs = plan(file, overrides, [setting_of(params)], seeds, out)
+        play(runs)
+        study.tell(number, mean(_figure(folder, metric) for _, folder in runs))
+    done = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
+    return sorted(done, key=lambda trial: -float(trial.value or 0.0))
+
+
+def setting_of(params: Mapping[str, Any]) -> dict[str, str]:
+    """A trial as it is written on the command line.
+
+    >>> setting_of({"method.lr": 0.0123456789, "method.epochs": 3})
+    {'method.lr': '0.0123457', 'method.epochs': '3'}
+    """
+    return {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in params.items()}
+
+
+def _figure(folder: RunFolder, metric: str) -> float:
+    summary: dict[str, Any] = folder.summary() or {}
+    return float(summary[metric])
