@@ -31,7 +31,7 @@ def play(folder, name, seed=0, **sections):
 def played(tmp_path_factory):
     """A run with a server, one among peers, and one that was stopped after two of its three rounds."""
     root = tmp_path_factory.mktemp("runs")
-    play(root / "central" / "seed-0", "central", method={"cohort": 2, "weigher": "label_entropy"})
+    play(root / "central" / "seed-0", "central", alignment_every=1, method={"cohort": 2, "weigher": "label_entropy"})
     play(root / "peers" / "seed-0", "peers", topology={"kind": "ring"})
     play(root / "stopped" / "seed-4", "stopped", 4, evaluate_every=3)
     stopped = RunFolder(root / "stopped" / "seed-4")

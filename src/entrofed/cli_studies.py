@@ -1,4 +1,4 @@
-"""``entrofed study``: what can be seen without training a model, or with small ones."""
+"""``entrofed study``: what can be seen in seconds, without training or with small models."""
 
 import json
 import sys
@@ -13,7 +13,9 @@ from rich.table import Table
 from entrofed import terminal
 from entrofed.errors import ConfigError
 
-study_app = App(name="study", help="Small studies, in seconds.")
+study_app = App(
+    name="study", help="Small studies: selection and topologies without training, lying peers on small data."
+)
 
 
 @study_app.command(name="selection")
@@ -54,6 +56,23 @@ def study_topology(
 
     _at_least_one(nodes=nodes, partitions=partitions)
     rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+    _show_study(rows, tables, chart, plot, as_json)
+
+
+@study_app.command(name="liars")
+def study_liars(
+    *,
+    peers: int = 10,
+    rounds: int = 10,
+    seeds: int = 3,
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """See what a peer gains that lies about its labels, and what defences help, in a minute on small data."""
+    from entrofed.liars_study import chart, study, tables
+
+    _at_least_one(peers=peers, rounds=rounds, seeds=seeds)
+    rows = study(peers=peers, rounds=rounds, seeds=seeds)
     _show_study(rows, tables, chart, plot, as_json)
 
 

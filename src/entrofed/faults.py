@@ -31,10 +31,14 @@ class Faults:
     leaving: float = 0.0
     liars: float = 0.0
 
+    def lying(self, seed: int, clients: int) -> set[int]:
+        """Who lies."""
+        return self._marked(seed, "liars", self.liars, clients)
+
     def claimed(self, seed: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The label counts that clients say they have."""
         claimed = counts.copy()
-        for client in self._marked(seed, "liars", self.liars, len(counts)):
+        for client in self.lying(seed, len(counts)):
             claimed[client] = 0
             claimed[client, counts.sum(axis=0).argmin()] = counts[client].sum()
         return claimed

@@ -1,6 +1,6 @@
 """What the papers report, and what came of it here: what ``entrofed papers`` and ``entrofed reproduce`` print."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -9,8 +9,8 @@ from entrofed.papers import SPREADS, find, papers
 from entrofed.papers import Table as Reports
 from entrofed.suite.reproduce import missing_data, select
 from entrofed.suite.results import Result
-from entrofed.suite.statistics import LEVEL, Row
-from entrofed.suite.verdict import Line, Verdict, verdicts
+from entrofed.suite.statistics import LEVEL, Rank, Row
+from entrofed.suite.verdict import Line, Verdict, ranking, verdicts
 
 
 def list_of_tables() -> Table:
@@ -85,6 +85,27 @@ def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
             for row in rows:
                 shown.add_row(*row)
             yield shown
+    if found := ranking(path, results):
+        ranked, words = rank_rows(found)
+        shown = Table("column", "mean rank", "group", title=f"{path}: ranks by {table.judged_by}", caption=words)
+        for row in ranked:
+            shown.add_row(*row)
+        yield shown
+
+
+def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
+    """Columns by mean rank with the letters of the groups they belong to, and what that means."""
+    rows = [
+        [rank.method, f"{rank.mean_rank:.2f}", "".join(chr(ord("a") + group) for group in rank.groups)]
+        for rank in found
+    ]
+    first = found[0]
+    difference, friedman = first.critical_difference, first.friedman_p
+    words = f"mean rank over {first.blocks} cells and seeds; columns that share a letter do not differ"
+    words += "" if difference is None else f" (Nemenyi's critical difference {difference:.2f})"
+    if friedman is not None:
+        words += f"; any difference at all: Friedman's p {'< 0.001' if friedman < 0.001 else f'= {friedman:.3f}'}"
+    return rows, words + (f"; {first.warning}" if first.warning else "")
 
 
 def other_figures(table: Reports, path: str, cell: str, results: list[Result]) -> tuple[list[str], list[list[str]]]:

@@ -13,7 +13,7 @@ from entrofed.suite import reproduce
 from entrofed.suite.reproduce import LEAST_SHARE, fit, planned, seconds_of, select
 from entrofed.suite.results import SERIES, Result, read, read_all, store
 from entrofed.suite.results_page import write_page
-from entrofed.suite.verdict import verdicts
+from entrofed.suite.verdict import ranking, verdicts
 
 IRIS = "inv_entropy/table8"
 
@@ -80,6 +80,24 @@ def test_verdict_by_hand():
     assert gains["FedAvg"].difference == pytest.approx(-3)  # FedAvg less Entropy
     assert gains["Entropy-permuted"].difference == 0
     assert found.warnings == ("10% of the paper's rounds",)
+
+
+def test_columns_are_ranked_over_cells_and_seeds():
+    values = {"FedAvg": 0.8, "Entropy": 0.9, "Uniform": 0.7}
+    runs = [
+        made(label, seed, [v], cell=cell)
+        for label, v in values.items()
+        for seed in range(3)
+        for cell in ("iris", "seeds")
+    ]
+    runs.append(made("FedProx", 0, [0.99]))  # lacks a cell
+    found = ranking(IRIS, runs)
+    assert [(rank.method, rank.mean_rank, rank.blocks) for rank in found] == [
+        ("Entropy", 1, 6),
+        ("FedAvg", 2, 6),
+        ("Uniform", 3, 6),
+    ]
+    assert ranking(IRIS, runs[:3]) == []
 
 
 def test_few_seeds_and_uneven_rounds_are_warned_of():

@@ -8,9 +8,9 @@ import altair
 
 from entrofed.files import write_whole
 from entrofed.papers import METRICS, SPREADS, Paper, Table, papers
-from entrofed.papers_view import gain_cells, line_cells, ordering_words, other_figures
+from entrofed.papers_view import gain_cells, line_cells, ordering_words, other_figures, rank_rows
 from entrofed.suite.results import Result
-from entrofed.suite.verdict import Verdict, verdicts
+from entrofed.suite.verdict import Verdict, ranking, verdicts
 from entrofed.view import save_chart
 
 OURS, PAPERS = "ours, 95 % interval", "in the paper"
@@ -70,6 +70,9 @@ def _table(paper: Paper, table: Table, judged: list[Verdict], picture: str, resu
     if table.spread:
         yield f"The paper's spread: {SPREADS[table.spread]}."
     yield from ["", f"![{path}: ours and the paper's]({picture})"]
+    if found := ranking(path, results):
+        rows, words = rank_rows(found)
+        yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{words[0].upper()}{words[1:]}."]
     for verdict in judged:
         yield from ["", f"#### {verdict.cell.id}", ""]
         yield from _rows(

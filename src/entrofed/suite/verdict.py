@@ -19,7 +19,17 @@ from statistics import mean, stdev
 
 from entrofed.papers import UNITS, Cell, Reported, Table, find
 from entrofed.suite.results import Result
-from entrofed.suite.statistics import Interval, Ordering, Row, compare, few_seeds, interval, ordering_holds
+from entrofed.suite.statistics import (
+    Interval,
+    Ordering,
+    Rank,
+    Row,
+    compare,
+    few_seeds,
+    interval,
+    ordering_holds,
+    ranks,
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +78,19 @@ def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | N
         for metric in metrics or table.metrics
         if any(found.figure(metric) is not None for found in mine)
     ]
+
+
+def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
+    """The columns by mean rank over cells and seeds; those that lack a cell are left out, fewer than two are none."""
+    table = find(path)[1]
+    values: dict[str, dict[tuple[str, int], float]] = {}
+    for found in results:
+        if found.table == path and (figure := found.figure(table.judged_by)) is not None:
+            values.setdefault(found.column, {})[found.cell, found.seed] = figure
+    cells = {cell for blocks in values.values() for cell, _ in blocks}
+    whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
+    common = set.intersection(*(set(blocks) for blocks in whole.values())) if whole else set()
+    return ranks(whole) if len(whole) > 1 and common else []
 
 
 def _verdict(table: Table, cell: Cell, metric: str, ours: list[Result], below: list[Result]) -> Verdict:
