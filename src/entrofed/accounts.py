@@ -25,12 +25,20 @@ def client_entry(update: Update, weight: float, origin: dict[str, Any] | None) -
     }
 
 
-class Traffic:
-    """Bytes between server and clients: float32 models, numbers of eight bytes."""
+class Books:
+    """Bytes between server and clients (float32 models, numbers of eight bytes), and seconds by phase."""
 
     def __init__(self, layout: Layout) -> None:
         self._model = layout.nbytes
         self.down = self.up = 0
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, phase: str) -> None:
+        """The phase that ends now."""
+        now = time.perf_counter()
+        self.laps[phase] = now - self._last
+        self._last = now
 
     def models(self, *, down: int, up: int) -> None:
         """Models that were sent."""
@@ -51,17 +59,3 @@ class Traffic:
         """What goes along with the models, both ways."""
         self.down += clients * sum(array.nbytes for array in broadcast.values())
         self.up += sum(array.nbytes for update in updates for array in update.facts.values())
-
-
-class Clock:
-    """Seconds by phase."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, phase: str) -> None:
-        """The phase that ends now."""
-        now = time.perf_counter()
-        self.laps[phase] = now - self._last
-        self._last = now

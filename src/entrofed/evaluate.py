@@ -62,6 +62,20 @@ class EvaluateOrder:
 
 
 @dataclass(frozen=True)
+class LossOrder:
+    """The mean loss of a model on a client's training data."""
+
+    params: Params
+    client: int
+    cost: int
+
+    def carry_out(self, site: Site) -> float:
+        """What a backend calls, wherever the work is done."""
+        rows = site.federation.shards[self.client]
+        return EvaluateOrder(self.params, "train", rows).carry_out(site).loss / len(rows)
+
+
+@dataclass(frozen=True)
 class PredictOrder:
     """What several models say about some rows of the validation set, in one pass over its batches."""
 

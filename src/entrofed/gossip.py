@@ -18,7 +18,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.accounts import Clock, client_entry
+from entrofed.accounts import Books, client_entry
 from entrofed.admit import fault
 from entrofed.backend import Backend, Pooled
 from entrofed.errors import ConfigError, EntrofedError
@@ -146,15 +146,15 @@ def gossip_round(
     network: Network,
 ) -> tuple[State, dict[str, Any]]:
     """Play one round; returns the state after it and its record."""
-    clock = Clock()
+    books = Books(layout)
     nodes = len(network.graph)
     models, own = _parts(state.server, nodes)
-    orders = Orders(state, method, rules, federation)
+    orders = Orders(state, method, rules, ledger.sizes)
     there = np.flatnonzero(rules.faults.present(rules.seed, state.round, rules.rounds, nodes) & (ledger.sizes > 0))
     gone = rules.faults.dropped(rules.seed, state.round, there.tolist())
     awake = [node for node in there.tolist() if node not in gone]
     hoods, senders = closed_neighbourhoods(network.graph), network.senders(rules.seed, state.round)
-    clock.lap("select")
+    books.lap("select")
 
     work = [orders.make(node, models[node], method.server.broadcast(own[node])) for node in awake]
     answers = backend.train_peers(work, partial(fault, layout=layout, nonfinite=rules.nonfinite))
@@ -166,7 +166,7 @@ def gossip_round(
             refused[node] = answer.reason
         else:
             sent[node] = answer
-    clock.lap("train")
+    books.lap("train")
 
     hearing = {node: [k for k in senders[node].tolist() if k in sent] for node in awake}
     hearing = {node: heard for node, heard in hearing.items() if heard}  # all others keep their model
@@ -176,7 +176,7 @@ def gossip_round(
         seen, seed = _seen_from(ledger, hoods[node]), rules.seed * nodes + node
         poolings.append(Pooling(models[node], tuple(local), method, state.round, seen, layout, seed, own[node]))
     pooled = dict(zip(hearing, backend.pool(poolings), strict=True))
-    clock.lap("aggregate")
+    books.lap("aggregate")
 
     peers: list[dict[str, Any]] = []
     for node in range(nodes):
@@ -207,7 +207,7 @@ def gossip_round(
             entry |= {"accuracy": one["accuracy"], "macro_f1": one["macro_f1"]}
         test = {key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]}
         inside = _held_out(models, peers, federation, backend)
-    clock.lap("evaluate")
+    books.lap("evaluate")
     weights = {entry["node"]: dict(zip(entry["from"], entry["weights"], strict=True)) for entry in peers}
     matrix = mixing_matrix([np.array(e["from"]) for e in peers], [np.array(e["weights"]) for e in peers])
     arrived = sum(k != node for node, heard in hearing.items() for k in heard)
@@ -232,7 +232,7 @@ def gossip_round(
         "peers": peers,
         "consensus": float(distances.mean()),
         "spectral_gap": spectral_gap(matrix) if nodes <= MATRIX else None,
-        "seconds": {**clock.laps, "clients": sum(update.seconds for update in sent.values())},
+        "seconds": {**books.laps, "clients": sum(update.seconds for update in sent.values())},
     }
     return after, record
 

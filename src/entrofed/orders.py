@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from entrofed.admit import NonFinite
 from entrofed.client import WorkOrder
 from entrofed.faults import Faults
-from entrofed.federation import Federation
 from entrofed.params import Params
 from entrofed.types import Method, PartState, State, Training
 
@@ -34,8 +33,8 @@ class Rules:
 class Orders:
     """Makes the work orders of a round."""
 
-    def __init__(self, state: State, method: Method, rules: Rules, federation: Federation) -> None:
-        self.state, self.method, self.rules, self.federation = state, method, rules, federation
+    def __init__(self, state: State, method: Method, rules: Rules, sizes: NDArray[np.int64]) -> None:
+        self.state, self.method, self.rules, self.sizes = state, method, rules, sizes
         self.training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
 
     def make(
@@ -48,7 +47,7 @@ class Orders:
         limits: NDArray[np.int64] | None = None,
     ) -> WorkOrder:
         """An order to train from ``params``; faults decide how many epochs the client manages."""
-        rules, number, pool = self.rules, self.state.round, len(self.federation.shards)
+        rules, number, pool = self.rules, self.state.round, len(self.sizes)
         epochs = rules.faults.epochs(rules.seed, number, client, pool, self.training.epochs)
         return WorkOrder(
             client=client,
@@ -57,7 +56,7 @@ class Orders:
             params=params,
             objective=self.method.objective,
             training=replace(self.training, epochs=epochs),
-            cost=int(self.federation.sizes[client]),
+            cost=int(self.sizes[client]),
             memory=self.state.memory.get(client, {}),
             purpose=purpose,
             needs=self.method.needs,

@@ -71,8 +71,8 @@ def _table(paper: Paper, table: Table, judged: list[Verdict], picture: str, resu
         yield f"The paper's spread: {SPREADS[table.spread]}."
     yield from ["", f"![{path}: ours and the paper's]({picture})"]
     if found := ranking(path, results):
-        rows, words = rank_rows(found)
-        yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{words[0].upper()}{words[1:]}."]
+        rows, meaning = rank_rows(found)
+        yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{meaning[0].upper()}{meaning[1:]}."]
     for verdict in judged:
         yield from ["", f"#### {verdict.cell.id}", ""]
         yield from _rows(
