@@ -45,6 +45,9 @@ def run(
     *,
     overrides: Overrides = None,
     seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
+    backend: Annotated[
+        str | None, Parameter(help="Where clients train: inline, processes, ray or flower; as engine.backend.")
+    ] = None,
     resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
     overwrite: Annotated[bool, Parameter(help="Delete runs of the same name and seed first.", negative="")] = False,
     out: Out = RUNS,
@@ -59,7 +62,7 @@ def run(
         raise ConfigError("--resume continues a run and --overwrite deletes it: choose one")
     if seeds is not None and seeds < 1:
         raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
-    first = read(file, overrides or ())
+    first = read(file, [*(overrides or ()), *([] if backend is None else [f"engine.backend={backend}"])])
     wanted = range(first.seed, first.seed + (seeds or 1))
     experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
     folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]

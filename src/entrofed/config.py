@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -205,7 +205,7 @@ class TopologySection(Section):
 class EngineSection(Section):
     """Where the work is done. Only ``compile`` changes results (in their last bits)."""
 
-    backend: Literal["inline", "processes", "ray"] = "processes"
+    backend: Literal["inline", "processes", "ray", "flower"] = "processes"
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     compile: bool = False
     timeout: float = Field(3600.0, gt=0)
@@ -282,6 +282,11 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     return parse(table, overrides, where=str(path))
 
 
+def parse_text(text: str) -> Experiment:
+    """What :func:`to_toml` wrote."""
+    return parse(tomllib.loads(text))
+
+
 def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment") -> Experiment:
     """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
     table = dict(table)
@@ -299,6 +304,20 @@ def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = 
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return experiment
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
+    """One section from a plain table, with the same words about what is wrong."""
+    for key in table:
+        if key not in section.model_fields:
+            raise unknown(f"option of {where}:", key, section.model_fields)
+    try:
+        return section.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
 
 
 def _set(table: dict[str, Any], override: str) -> None:

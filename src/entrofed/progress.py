@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,7 +19,7 @@ from rich.progress import (
 
 from entrofed.backend import Backend
 from entrofed.backends import open_backend
-from entrofed.config import Experiment
+from entrofed.config import EngineSection, Experiment
 from entrofed.errors import EntrofedError
 from entrofed.run import run
 from entrofed.store import Record, RunFolder
@@ -56,10 +57,10 @@ def play_all(
         with progress:
             overall = progress.add_task("all runs", total=len(runs), note="", visible=len(runs) > 1)
             for experiment, folder in runs:
-                if backend is None or engine != experiment.engine:
+                if engine != experiment.engine:
                     if backend is not None:
                         backend.close()
-                    backend, engine = open_backend(experiment.engine), experiment.engine
+                    backend, engine = _open(experiment.engine), experiment.engine
                 task = progress.add_task(folder.label, total=experiment.rounds, note="")
 
                 def observe(record: Record, task: TaskID = task, rounds: int = experiment.rounds) -> None:
@@ -72,14 +73,8 @@ def play_all(
                 if not console.is_terminal:
                     console.print(f"{folder.label}: {experiment.rounds} rounds", highlight=False)
                 try:
-                    summary = run(
-                        experiment,
-                        folder,
-                        backend=backend,
-                        data_directory=data_directory,
-                        resume=resume,
-                        observer=observe,
-                    )
+                    options = {"data_directory": data_directory, "resume": resume, "observer": observe}
+                    summary = _play(experiment, folder, backend, options)
                 except EntrofedError as error:
                     if not keep_going:
                         raise
@@ -99,6 +94,21 @@ def play_all(
         if backend is not None:
             backend.close()
     return failed
+
+
+def _open(engine: EngineSection) -> Backend | None:
+    """The backend of an engine; Flower brings its own grid for every run."""
+    return None if engine.backend == "flower" else open_backend(engine)
+
+
+def _play(
+    experiment: Experiment, folder: RunFolder, backend: Backend | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    if experiment.engine.backend == "flower":
+        from entrofed.flower.experiment import simulate
+
+        return simulate(experiment, folder, **options)
+    return run(experiment, folder, backend=backend, **options)
 
 
 def _note(record: Record) -> str:

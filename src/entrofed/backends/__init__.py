@@ -4,6 +4,7 @@ from entrofed.backend import Backend
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.config import EngineSection
+from entrofed.errors import ConfigError
 
 
 def open_backend(engine: EngineSection) -> Backend:
@@ -14,4 +15,6 @@ def open_backend(engine: EngineSection) -> Backend:
         from entrofed.backends.ray import RayBackend
 
         return RayBackend(engine.workers, timeout=engine.timeout)
+    if engine.backend == "flower":
+        raise ConfigError("Flower brings its own grid: play the experiment with entrofed.flower.experiment.simulate")
     return ProcessBackend(engine.workers, timeout=engine.timeout)

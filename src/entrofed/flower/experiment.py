@@ -1,0 +1,137 @@
+"""Experiment files on Flower: the same run as on any other backend, but the clients are the nodes of a grid.
+
+In simulation (:func:`simulate`, ``entrofed run --backend flower``) or deployed: an app whose components are
+``entrofed.flower.app:server`` and ``entrofed.flower.app:client`` plays the experiment file that its run configuration
+names. Every node needs the file and the data, and is one client: that of its ``partition-id``.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Context
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from numpy.typing import NDArray
+
+from entrofed.config import Experiment, parse_text, to_toml
+from entrofed.errors import ConfigError, EntrofedError
+from entrofed.flower.client import trained_app
+from entrofed.flower.grid import GridBackend, Roster
+from entrofed.run import Observer, Setup, prepare, run
+from entrofed.site import Site
+from entrofed.store import RunFolder
+
+log = logging.getLogger("entrofed")
+
+Source = Callable[[Context], tuple[str, str | None]]
+"""The experiment as TOML, and the data directory."""
+WAIT = 120.0
+"""Seconds to wait for nodes at the start."""
+
+
+def checked_for_flower(experiment: Experiment) -> None:
+    """Raise a ConfigError for what has no meaning on a grid."""
+    if experiment.topology is not None:
+        raise ConfigError(
+            "Flower has a server and no edges between clients, so a [topology] cannot be played on it; "
+            "choose engine.backend = 'ray' to spread peers over machines"
+        )
+
+
+@cache
+def _site(text: str, directory: str | None) -> Site:
+    """Data and model of an experiment, once a process."""
+    setup = _setup(text, directory)
+    return Site(setup.federation, setup.build, compiled=False)
+
+
+@cache
+def _setup(text: str, directory: str | None) -> Setup:
+    return prepare(parse_text(text), None if directory is None else Path(directory))
+
+
+def experiment_client(source: Source) -> ClientApp:
+    """The ClientApp of an experiment."""
+
+    def site_of(context: Context, client: int) -> Site:
+        return _site(*source(context))
+
+    def test_rows(site: Site, client: int) -> tuple[str, NDArray[np.int64]]:
+        return "test", np.arange(len(site.federation.data.test_y))
+
+    def labels(context: Context) -> NDArray[np.int64]:
+        federation = _site(*source(context)).federation
+        rows = federation.shards[int(context.node_config["partition-id"])]
+        return federation.data.train_y[rows]
+
+    def classes(context: Context) -> int:
+        return len(_site(*source(context)).federation.data.classes)
+
+    return trained_app(site_of, test_rows, labels, classes)
+
+
+def play_on(
+    grid: Grid,
+    experiment: Experiment,
+    folder: RunFolder,
+    *,
+    data_directory: Path | None = None,
+    resume: bool = False,
+    observer: Observer = lambda record: None,
+) -> dict[str, Any]:
+    """Run an experiment whose clients are the nodes of a grid; returns the summary."""
+    checked_for_flower(experiment)
+    clients = len(prepare(experiment, data_directory).federation.shards)
+    roster = Roster(names=[str(client) for client in range(clients)])
+    end = time.monotonic() + WAIT
+    while len(roster.present()) < clients and time.monotonic() < end:
+        time.sleep(0.2)
+        roster.refresh(grid, WAIT)
+    if not roster.present():
+        raise EntrofedError(f"no node with the name of one of {clients} clients has come within {WAIT:.0f} s")
+    log.info("%d of %d clients are there", len(roster.present()), clients)
+    backend = GridBackend(grid, roster, experiment.engine.timeout)
+    return run(experiment, folder, backend=backend, data_directory=data_directory, resume=resume, observer=observer)
+
+
+def simulate(
+    experiment: Experiment,
+    folder: RunFolder,
+    *,
+    data_directory: Path | None = None,
+    resume: bool = False,
+    observer: Observer = lambda record: None,
+) -> dict[str, Any]:
+    """Run an experiment on Flower's simulation runtime; returns the summary."""
+    os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    from flwr.simulation import run_simulation
+
+    checked_for_flower(experiment)
+    text, directory = to_toml(experiment), None if data_directory is None else str(data_directory)
+    clients = len(prepare(experiment, data_directory).federation.shards)
+    server, summary = ServerApp(), dict[str, Any]()
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        options = {"data_directory": data_directory, "resume": resume, "observer": observer}
+        summary.update(play_on(grid, experiment, folder, **options))  # type: ignore[arg-type]
+
+    workers = experiment.engine.workers
+    run_simulation(
+        server,
+        experiment_client(lambda context: (text, directory)),
+        num_supernodes=clients,
+        backend_config={
+            "init_args": {"num_cpus": workers, "include_dashboard": False, "logging_level": logging.ERROR},
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        },
+    )
+    return summary

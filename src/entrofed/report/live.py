@@ -1,0 +1,42 @@
+"""A page that follows its runs."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from entrofed.report.page import write_report
+from entrofed.store import RunFolder
+
+Stamp = tuple[Path, int, int]
+
+
+def live(runs_of: Callable[[], list[RunFolder]], output: Path, every: float, stop: Callable[[], bool]) -> None:
+    """Write the page anew whenever its runs have got on, until all are finished or ``stop`` says so.
+
+    The page reloads itself every so many seconds; the last one written does not.
+    """
+    before: list[Stamp] = []
+    runs: list[RunFolder] = []
+    while not stop():
+        runs = [run for run in runs_of() if run.exists()]
+        if runs and all((run.path / "summary.json").exists() for run in runs):
+            break
+        now = _stamps(runs)
+        if now != before:
+            before = now
+            write_report(runs, output, refresh=every)
+        time.sleep(every)
+    if runs:
+        write_report(runs, output)
+
+
+def _stamps(runs: list[RunFolder]) -> list[Stamp]:
+    """What changes when a run gets on."""
+    found: list[Stamp] = []
+    for run in runs:
+        for name in ("experiment.toml", "metrics.jsonl", "summary.json"):
+            path = run.path / name
+            if path.exists():
+                status = path.stat()
+                found.append((path, status.st_mtime_ns, status.st_size))
+    return found

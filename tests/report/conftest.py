@@ -1,0 +1,99 @@
+"""Run folders with made-up figures."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from entrofed.config import parse, to_toml
+from entrofed.run import summarize
+from entrofed.store import RunFolder, json_line
+
+CLIENTS, CLASSES = 6, ("a", "b", "c")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+Make = Callable[..., RunFolder]
+
+
+def record(number: int, accuracy: float, **changes: Any) -> dict[str, Any]:
+    """The record of a round in which two clients took part, one of them with a weight three times as large."""
+    cohort = [number % CLIENTS, (number + 1) % CLIENTS]
+    entry = {"examples": 10, "steps": 2, "train_loss": 1 - accuracy, "train_loss_last_epoch": 1 - accuracy}
+    made: dict[str, Any] = {
+        "round": number,
+        "lr": 0.1,
+        "available": CLIENTS,
+        "cohort": cohort,
+        "reasons": [],
+        "cohort_entropy": 1.0 + 0.5 * accuracy,
+        "clients": [
+            {"client": client, "weight": weight, **entry} for client, weight in zip(cohort, (0.75, 0.25), strict=True)
+        ],
+        "refused": [],
+        "skipped": False,
+        "effective_cohort": 1.6,
+        "train_loss": 1 - accuracy,
+        "bytes_down": 2_000_000,
+        "bytes_up": 1_000_000,
+        "test": {
+            "loss": 2 - accuracy,
+            "accuracy": accuracy,
+            "macro_f1": accuracy,
+            "weighted_f1": accuracy,
+            "class_accuracy": [accuracy, accuracy / 2, 1.0],
+        },
+        "id": None,
+        "seconds": {"select": 0.1, "train": 0.7, "evaluate": 0.2, "clients": 1.5},
+    }
+    return made | changes
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Makes a run folder from accuracies, one a round, or from whole records."""
+
+    def made(
+        name: str,
+        seed: int,
+        rounds: list[float] | list[dict[str, Any]],
+        *,
+        finished: bool = True,
+        classes: tuple[str, ...] = CLASSES,
+        **settings: Any,
+    ) -> RunFolder:
+        folder = RunFolder(tmp_path / "runs" / name / f"seed-{seed}")
+        folder.path.mkdir(parents=True)
+        records = [value if isinstance(value, dict) else record(i, value) for i, value in enumerate(rounds)]
+        table = {
+            "seed": seed,
+            "rounds": max(len(records), 1) + (not finished),
+            "data": {"name": "digits", "clients": CLIENTS},
+        }
+        (folder.path / "experiment.toml").write_text(to_toml(parse({**table, **settings})))
+        (folder.path / "metrics.jsonl").write_text("".join(map(json_line, records)))
+        counts = [[5 * client + 1, 3, client % 2] for client in range(CLIENTS)]
+        facts = {"classes": list(classes), "participants": list(range(CLIENTS)), "label_counts": counts}
+        (folder.path / "federation.json").write_text(json.dumps(facts))
+        (folder.path / "environment.json").write_text('{"entrofed": "0"}')
+        if finished:
+            (folder.path / "summary.json").write_text(json.dumps(summarize(records)))
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; tests that need one are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = os.environ.get("ENTROFED_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed and ENTROFED_CHROMIUM is not set")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
