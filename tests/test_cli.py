@@ -614,3 +614,67 @@ def test_papers_tables_are_listed(go: Go) -> None:
     assert "cifar10-dir0.1" in one.out
     assert "52.80" in one.out
     assert go("papers", "fedentopt/table9").code == 2
+
+
+def test_sweep_resumes_and_compares(go: Go) -> None:
+    words = ("sweep", "iris.toml", "--grid", "method.name=fedavg,fedavg_uniform", "--grid", "method.lr=0.1,0.01")
+    code, out, _ = go(*words)
+    assert code == 0
+    assert "4 runs, 0 of them finished already" in out
+    assert "name-fedavg_uniform+lr-0.01" in out
+    assert records("runs/iris/name-fedavg+lr-0.1/seed-0")[0]["lr"] == 0.1
+    assert "4 runs, 4 of them finished already" in go(*words).out
+
+
+def test_sweep_needs_to_know_what(go: Go) -> None:
+    code, _, err = go("sweep", "iris.toml")
+    assert code == 2
+    assert "--grid" in err
+    assert go("sweep", "iris.toml", "--grid", "method.lr=0.1", "--tune", "method.lr=0.1..1").code == 2
+
+
+def test_tune_says_what_to_run_next(go: Go) -> None:
+    pytest.importorskip("optuna")
+    code, out, _ = go(
+        *("sweep", "iris.toml", "--tune", "method.lr=0.01..1 log", "--trials", "2", "--set", "data.holdout=0.2")
+    )
+    assert code == 0
+    assert re.search(r"Next: entrofed run iris.toml --set method.lr=0\.\d+ --seeds 3", out)
+
+
+def test_reproduce_plays_collects_and_writes_a_page(go: Go) -> None:
+    words = ("inv_entropy/table8", "--cell", "iris", "--column", "FedAvg", "--column", "Entropy", "--rounds", "1")
+    code, out, _ = go("reproduce", *words, "--seeds", "2", "--dry-run")
+    assert (code, Path("runs").exists()) == (0, False)
+    assert "4 runs, 0 of them finished already" in out
+    code, out, _ = go("reproduce", *words, "--seeds", "2")
+    assert code == 0
+    assert "rests on 2 seeds" in out
+    assert "90.00" in out  # the paper's
+    assert "4 runs, 4 of them finished already" in go("reproduce", *words, "--seeds", "2").out
+    assert go("reproduce", "collect").code == 0
+    assert go("reproduce", "page").code == 0
+    assert "| Entropy |" in Path("docs/results.md").read_text()
+    assert "fedentopt/table1" in go("reproduce", "list").out
+
+
+def test_reproduce_skips_what_has_no_data(go: Go) -> None:
+    code, out, err = go("reproduce", "fedklentropy/table2")
+    assert code == 2
+    assert "entrofed data fetch mnist" in out
+    assert "the data of all is missing" in err
+    assert go("reproduce", "fedep/table9").code == 2
+
+
+def test_report_and_export(go: Go) -> None:
+    assert go("run", "iris.toml", "--seeds", "2").code == 0
+    code, out, _ = go("report", "runs", "-o", "page.html")
+    assert code == 0
+    assert "page.html" in out
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+    assert go("report", "runs", "--live", "-o", "live.html").code == 0  # all are finished: it ends at once
+    assert '"refresh":null' in Path("live.html").read_text()
+    code, out, _ = go("export", "runs", "--to", "csv", "-o", "out")
+    assert code == 0
+    assert len(Path("out/rounds.csv").read_text().splitlines()) == 1 + 2 * 2
+    assert go("export", "runs", "--to", "xlsx").code == 2

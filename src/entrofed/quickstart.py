@@ -9,6 +9,7 @@ from entrofed.config import Experiment, parse
 from entrofed.errors import ConfigError
 from entrofed.methods import METHODS
 from entrofed.progress import play_all
+from entrofed.report import write_report
 from entrofed.store import RunFolder
 from entrofed.suite.comparison import comparison, comparison_table
 
@@ -63,5 +64,7 @@ def play(out: Path, seeds: int, console: Console) -> None:
     )
     play_all(runs, console, None, resume=False)
     console.print(comparison_table(comparison([folder.path for _, folder in runs])))
-    console.print(f"Results: {out}", highlight=False)
+    report = out / "report.html"
+    write_report([folder for _, folder in runs], report, title="Quickstart: every method on skewed digits")
+    console.print(f"Results: {out}; to look at: {report}", highlight=False)
     console.print(f"Next: [bold]entrofed show {out / next(iter(METHODS))}[/bold], or [bold]entrofed parts[/bold]")

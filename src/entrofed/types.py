@@ -209,6 +209,9 @@ class Shift:
 class ServerRule(Part, Protocol):
     """Makes the next model from the weighted updates, and brings along what clients must do for it."""
 
+    sends: ClassVar[str] = ""
+    """What clients send for it along with the model, in words."""
+
     def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
         """What is remembered before the first round."""
         return {}

@@ -20,9 +20,11 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.evaluate import EvaluateOrder, LossOrder, figures
 from entrofed.federation import Federation
 from entrofed.files import write_whole
-from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, Format, read_order, write_update
+from entrofed.flower.arrays import Format
+from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, ORDER, read_order, write_update
 from entrofed.papers import file_name
-from entrofed.privacy import checked_counts, release
+from entrofed.params import Params
+from entrofed.privacy import release
 from entrofed.registry import build as build_part
 from entrofed.site import Site, one_thread
 
@@ -51,14 +53,6 @@ class Task:
     load: Callable[[Context], LocalData]
 
 
-@dataclass(frozen=True)
-class Budget:
-    """The privacy of the label counts that a client releases, once."""
-
-    epsilon: float
-    neighbours: str = "add_remove"
-
-
 def client_name(context: Context) -> str:
     """How a client is called, whatever node it is: ``name``, else ``partition-id`` of its node configuration."""
     config = context.node_config
@@ -72,39 +66,59 @@ def default_store() -> Path:
 
 
 def released_counts(
-    labels: ArrayLike, classes: int, name: str, budget: Budget | None, store: Path | None
+    labels: ArrayLike, classes: int, name: str, epsilon: float | None, store: Path | None
 ) -> dict[str, Any]:
     """A client's label counts as they leave it; noise is drawn once, kept on disk, and never drawn again.
 
     To noise the same counts twice would spend the budget twice: whoever averages the two sees more.
     """
-    counts = np.bincount(np.asarray(labels, np.int64), minlength=classes)
-    if budget is None:
+    counts = counted(labels, classes)
+    if epsilon is None:
         return {"counts": counts.tolist(), "spent": None}
-    path = (store or default_store()) / f"{file_name(name)}.json"
-    digest = sha256(f"{name} {counts.tolist()} {budget}".encode()).hexdigest()
+    digest = sha256(f"{name} {counts.tolist()} {epsilon}".encode()).hexdigest()
+    path = (store or default_store()) / f"{file_name(name)}-{sha256(name.encode()).hexdigest()[:8]}.json"
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-        if kept["digest"] != digest:
-            log.warning("%s: data or budget have changed since the counts were released; what was released stays", path)
-        return {"counts": kept["counts"], "spent": kept["spent"]}
+        before, known, spent = kept["counts"], kept["digest"], kept["spent"]
+        if len(before) != classes:
+            raise DataError(f"{path}: {len(before)} classes were released, now there are {classes}; take another store")
+        if known != digest:
+            log.warning("%s: data or epsilon have changed since the counts were released; what was released stays", path)
+        return {"counts": before, "spent": spent}
     except FileNotFoundError:
         pass
     except (ValueError, KeyError, TypeError):
         raise DataError(
             f"{path}: not readable, so it is not known what was released; delete it to draw anew, which spends again"
         ) from None
-    fresh = release(checked_counts(counts[None], classes), budget.epsilon, budget.neighbours, None)  # type: ignore[arg-type]
+    fresh = release(counts[None], epsilon, "add_remove")
     answer = {"counts": fresh.counts[0].tolist(), "spent": fresh.spent}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps({"digest": digest, **answer}) + "\n")
+    write_whole(path, json.dumps({"digest": digest, **answer}) + "\n")  # before it leaves
     return answer
 
 
+def counted(labels: ArrayLike, classes: int) -> NDArray[np.int64]:
+    """How many of each label there are.
+
+    >>> counted([0, 2, 2], 3).tolist()
+    [1, 0, 2]
+    """
+    found = np.asarray(labels)
+    if found.ndim != 1 or (len(found) and (found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= classes)):
+        raise DataError(f"labels are whole numbers from 0 to {classes - 1} in a row, found {str(found)[:100]}")
+    return np.bincount(found.astype(np.int64), minlength=classes)
+
+
 def answers_about_labels(
-    labels: Callable[[Context], ArrayLike], classes: int, budget: Budget | None, store: Path | None
+    labels: Callable[[Context], ArrayLike],
+    classes: Callable[[Context], int],
+    epsilon: float | None,
+    store: Path | None,
 ) -> Answer:
     """Who a client is, and what its labels are: what can be answered without a model."""
+    if epsilon is not None and not 0 < epsilon < float("inf"):
+        raise ConfigError(f"epsilon = {epsilon} must be finite and above 0, or None for counts without noise")
 
     def answer(question: dict[str, Any], message: Message, context: Context) -> dict[str, Any]:
         name = client_name(context)
@@ -112,7 +126,7 @@ def answers_about_labels(
             return {"name": name}
         if question["what"] not in ("counts", "summary"):
             raise ConfigError(f"this client does not answer {question['what']!r}")
-        found = released_counts(labels(context), classes, name, budget, store)
+        found = released_counts(labels(context), classes(context), name, epsilon, store)
         if question["what"] == "summary":  # what the server gets is made of what was released
             weigher = build_part("weigher", question["weigher"])
             return {"summary": weigher.summary(np.array(found["counts"], np.float64)).tolist(), "spent": found["spent"]}
@@ -132,10 +146,9 @@ def answering(
     """An existing ClientApp that also answers what our methods ask about its labels.
 
     ``labels(context)`` gives a client's training labels. With ``epsilon`` their counts are noised at the client, once:
-    the noised counts are kept in ``store`` and given again after a restart.
+    the noised counts are kept in ``store`` and given again after a restart. Use one store for each set of data.
     """
-    budget = None if epsilon is None else Budget(epsilon)
-    return Answering(app, answers_about_labels(labels, classes, budget, store))
+    return Answering(app, answers_about_labels(labels, lambda context: classes, epsilon, store))
 
 
 class Answering(ClientApp):
@@ -169,7 +182,7 @@ def client_app(task: Task, *, epsilon: float | None = None, store: Path | None =
     def classes(context: Context) -> int:
         return task.load(context).classes
 
-    return trained_app(site_of, test_rows, labels, classes, None if epsilon is None else Budget(epsilon), store)
+    return trained_app(site_of, test_rows, labels, classes, epsilon, store)
 
 
 def trained_app(
@@ -177,27 +190,34 @@ def trained_app(
     test_rows: Callable[[Site, int], tuple[str, NDArray[np.int64]]],
     labels: Callable[[Context], NDArray[np.int64]],
     classes: Callable[[Context], int],
-    budget: Budget | None = None,
+    epsilon: float | None = None,
     store: Path | None = None,
 ) -> ClientApp:
     """A ClientApp around a site, which it gets from the context and the client's number."""
     app = ClientApp()
+    about_labels = answers_about_labels(labels, classes, epsilon, store)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        number = json.loads(str(message.content.config_records[CONFIG]["entrofed.order"]))["client"]
+        words = message.content.config_records[CONFIG].get(ORDER)
+        if words is None:
+            raise ConfigError("this ClientApp trains by orders: the server's strategy must be an EntroStrategy")
         with one_thread():
-            site = site_of(context, number)
-            form = _format(site)
-            update = read_order(message.content, form).carry_out(site)
+            site = site_of(context, json.loads(str(words))["client"])
+            form = Format.by_layout(site.bench.layout)
+            order = read_order(message.content, form)
+            order.objective.check(site.bench.model)
+            update = order.carry_out(site)
         return Message(write_update(update, form), reply_to=message)
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:
         with one_thread():
             site = site_of(context, 0)
-            params = _format(site).read(message.content.array_records[ARRAYS])
+            params = _model(site, message)
             part, rows = test_rows(site, 0)
+            if not len(rows):
+                raise DataError("there is nothing to evaluate on: the client has no test data")
             found = figures(EvaluateOrder(params, part, rows).carry_out(site))
         numbers = {key: found[key] for key in ("loss", "accuracy", "macro_f1")}
         return Message(RecordDict({METRICS: MetricRecord({"num-examples": len(rows), **numbers})}), reply_to=message)
@@ -206,17 +226,14 @@ def trained_app(
         if question["what"] == "loss":
             with one_thread():
                 site = site_of(context, question["client"])
-                params = _format(site).read(message.content.array_records[ARRAYS])
-                return {"loss": LossOrder(params, question["client"], 0).carry_out(site)}
-        about_labels = answers_about_labels(labels, classes(context), budget, store)
+                return {"loss": LossOrder(_model(site, message), question["client"], 0).carry_out(site)}
         return about_labels(question, message, context)
 
     return Answering(app, answer)
 
 
-def _format(site: Site) -> Format:
-    layout = site.bench.layout
-    return Format(layout, tuple(entry.name for entry in layout.entries))
+def _model(site: Site, message: Message) -> Params:
+    return Format.by_layout(site.bench.layout).read(message.content.array_records[ARRAYS])
 
 
 def _alone(data: LocalData, client: int) -> Federation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import DEFAULT_TTL, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from entrofed.backend import Backend, Order
@@ -16,7 +16,8 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.client import WorkOrder
 from entrofed.evaluate import LossOrder
 from entrofed.federation import Federation
-from entrofed.flower.wire import ARRAYS, CONFIG, Format, read_update, write_order
+from entrofed.flower.arrays import Format, size_of
+from entrofed.flower.wire import ARRAYS, CONFIG, read_update, write_order
 from entrofed.params import Layout
 from entrofed.types import Failure
 
@@ -26,68 +27,75 @@ POLL = 0.2
 """Seconds between looks for replies."""
 ASK = "query.entrofed"
 """The type of our questions; what is asked stands in ``config``."""
-MOST_MODELS, MOST_BYTES = 8, 10_000_000
+PATIENCE, AGAIN = 60.0, 10.0
+"""Seconds for the answer to a question, and for a node's that has let such a question pass before."""
+MOST_MODELS, MOST_BYTES = 8, 1_000_000
 """A reply may be as large as so many models and so many bytes."""
+MOST_LETTERS = 200
+"""Of a client's name."""
+APP_RAISED = 2
+"""Flower's code for an error of the ClientApp; all others are of the node, or of the way to it."""
 
 
-@dataclass(frozen=True)
-class Exchange:
-    """What came of messages that were sent at once, by node."""
-
-    replies: dict[int, Message]
-    silent: list[int]
-    """Nodes that had not answered when time was up."""
+class Silence(Failure):
+    """Nothing came of a message: the node is slow, or gone, or cannot run its app."""
 
 
-def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> Exchange:
-    """Send messages, and wait for the replies until the deadline; one message a node.
+def message(content: RecordDict, node: int, kind: str, timeout: float) -> Message:
+    """A message that is no longer delivered once nobody waits for the reply: a slow node does not fall behind."""
+    return Message(content, dst_node_id=node, message_type=kind, ttl=min(timeout, DEFAULT_TTL))
+
+
+def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> dict[int, Message]:
+    """Send messages, and wait for the replies until the deadline; one message a node, at most one reply of each.
 
     A reply counts for the node that its message went to: errors that the SuperLink reports name another sender, and
     nobody can answer in another's name.
     """
     keys = list(grid.push_messages(list(messages)))
-    node_of = {key: int(m.metadata.dst_node_id) for key, m in zip(keys, messages, strict=True) if key is not None}
+    if keys and len(keys) != len(messages):  # some could not be sent, and Flower does not say which
+        keys = [sent.metadata.message_id for sent in messages]
+    node_of = {key: int(sent.metadata.dst_node_id) for key, sent in zip(keys, messages, strict=False) if key}
     left, replies, end = set(node_of), dict[int, Message](), time.monotonic() + timeout
     while left:
-        for reply in grid.pull_messages(list(left)):
+        for reply in grid.pull_messages(sorted(left)):
             key = reply.metadata.reply_to_message_id
             if key in left:  # a second reply to the same message changes nothing
                 left.discard(key)
                 replies[node_of[key]] = reply
         if not left or time.monotonic() >= end:
             break
-        time.sleep(POLL)
-    unsent = [int(m.metadata.dst_node_id) for key, m in zip(keys, messages, strict=True) if key is None]
-    return Exchange(replies, [node_of[key] for key in left] + unsent)
+        time.sleep(min(POLL, timeout))
+    return replies
 
 
-def content_of(reply: Message | None, most: int | None = None) -> RecordDict | Failure:
+def content_of(reply: Message | None, most: int) -> RecordDict | Failure:
     """What a reply holds, or why it cannot be used; ``most``: the bytes that are taken from one client."""
     if reply is None:
-        return Failure("no reply before the deadline")
+        return Silence("no reply before the deadline")
     if reply.has_error():
-        return Failure(f"error {reply.error.code}: {str(reply.error.reason).strip().splitlines()[-1:]}")
-    size = sum(len(array.data) for record in reply.content.array_records.values() for array in record.values())
-    if most is not None and size > most:
-        return Failure(f"a reply of {size:,} bytes; at most {most:,} are taken")
-    return reply.content
+        last = str(reply.error.reason).strip().splitlines()[-1:]
+        reason = f"error {reply.error.code}: {' '.join(last)[:500]}"
+        return Failure(reason) if reply.error.code == APP_RAISED else Silence(reason)
+    size = size_of(reply.content)
+    return reply.content if size <= most else Failure(f"a reply of {size:,} bytes; at most {most:,} are taken")
 
 
 def ask(grid: Grid, nodes: Sequence[int], what: dict[str, Any], timeout: float) -> dict[int, dict[str, Any] | Failure]:
     """Put a question to nodes; the answers are plain tables."""
     record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
-    found = exchange(grid, [Message(record, dst_node_id=node, message_type=ASK) for node in nodes], timeout)
-    answers: dict[int, dict[str, Any] | Failure] = {}
-    for node in nodes:
-        content = content_of(found.replies.get(node), MOST_BYTES)
-        if isinstance(content, RecordDict):
-            try:
-                answers[node] = dict(json.loads(str(content.config_records[CONFIG]["answer"])))
-            except (KeyError, ValueError, TypeError) as error:
-                answers[node] = Failure(f"an answer that cannot be read: {error!r}")
-        else:
-            answers[node] = content
-    return answers
+    found = exchange(grid, [message(record, node, ASK, timeout) for node in nodes], timeout)
+    return {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in nodes}
+
+
+def answer_in(content: RecordDict | Failure) -> dict[str, Any] | Failure:
+    """The table that a reply holds."""
+    if isinstance(content, Failure):
+        return content
+    try:
+        return dict(json.loads(str(content.config_records[CONFIG]["answer"])))
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        return Failure(f"an answer that cannot be read: {type(error).__name__}: {str(error)[:200]}")
 
 
 @dataclass
@@ -95,39 +103,47 @@ class Roster:
     """Who is who: clients have stable names and numbers, whatever node they are at the moment.
 
     A client's name is what it says (``name`` or ``partition-id`` of its node configuration), else that of its node. Its
-    number is its place in ``names``; who comes later is appended.
+    number is its place in ``names``; who comes later is appended. Of several nodes with one name, the one that was
+    there first is the client, until it goes.
     """
 
     names: list[str] = field(default_factory=list)
     node: dict[str, int] = field(default_factory=dict)
     """The node of each client that is there."""
     known: dict[int, str] = field(default_factory=dict)
-    silent: set[int] = field(default_factory=set)
-    """Nodes whose app does not answer our questions."""
+    slow: set[int] = field(default_factory=set)
+    """Nodes that have not said yet who they are."""
 
     def refresh(self, grid: Grid, timeout: float) -> None:
-        """See who is there, and ask who they are that were not seen before."""
+        """See who is there, and ask who they are that are not known."""
         there = sorted(grid.get_node_ids())
         new = [node for node in there if node not in self.known]
-        answers = ask(grid, new, {"what": "hello"}, timeout) if new else {}
-        found: dict[int, str] = {}
-        for node, answer in answers.items():
-            if isinstance(answer, Failure):
-                self.silent.add(node)
-                found[node] = f"node-{node}"
-            else:
-                found[node] = str(answer.get("name", f"node-{node}"))
-        online = {self.known[node]: node for node in there if node in self.known}
-        for node, name in sorted(found.items(), key=lambda pair: _order(pair[1])):
-            if name in online:
-                log.warning(
-                    "node %d calls itself %r, as node %d does already; it is left out", node, name, online[name]
-                )
-                continue
-            self.known[node], online[name] = name, node
+        if new:
+            patience = timeout if set(new) - self.slow else min(timeout, AGAIN)
+            for node, answer in ask(grid, new, {"what": "hello"}, patience).items():
+                if isinstance(answer, Silence):
+                    self.slow.add(node)
+                    log.warning("node %d does not answer, and is left out for now: %s", node, answer.reason)
+                    continue
+                self.slow.discard(node)
+                self.known[node] = _name(node, answer)
+        nodes: dict[str, list[int]] = {}
+        for node in there:
+            if node in self.known:
+                nodes.setdefault(self.known[node], []).append(node)
+        before, self.node = self.node, {}
+        for name in sorted(nodes, key=_order):
+            first = before.get(name)
+            self.node[name] = first if first in nodes[name] else nodes[name][0]
+            for node in nodes[name]:
+                if node in new and node != self.node[name]:
+                    log.warning("node %d calls itself %r, as node %d does; it is left out", node, name, self.node[name])
             if name not in self.names:
                 self.names.append(name)
-        self.node = online
+
+    def sort(self) -> None:
+        """Number those who are known by their names, so that it does not matter who was there first."""
+        self.names.sort(key=_order)
 
     def present(self) -> list[int]:
         """The numbers of the clients that are there."""
@@ -138,18 +154,33 @@ class Roster:
         return self.node.get(self.names[client]) if client < len(self.names) else None
 
 
+def _name(node: int, answer: dict[str, Any] | Failure) -> str:
+    said = None if isinstance(answer, Failure) else answer.get("name")
+    return said if isinstance(said, str) and 0 < len(said) <= MOST_LETTERS else f"node-{node}"
+
+
 def _order(name: str) -> tuple[int, int, str]:
     """Numbers in their order, before other names."""
-    return (0, int(name), "") if name.isdecimal() else (1, 0, name)
+    return (0, int(name), name) if name.isdecimal() else (1, 0, name)
 
 
 class GridBackend(Backend):
     """Training and losses at the nodes of a grid; all else, such as the evaluation on test data, here."""
 
-    def __init__(self, grid: Grid, roster: Roster, timeout: float, *, form: Format | None = None) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        roster: Roster,
+        timeout: float,
+        *,
+        form: Format | None = None,
+        config: ConfigRecord | None = None,
+        ours: bool = True,
+        classes: int | None = None,
+    ) -> None:
         self._grid, self._roster, self._timeout, self._form = grid, roster, timeout, form
+        self._config, self._ours, self._classes = config or ConfigRecord(), ours, classes
         self._here = InlineBackend()
-        self.config = ConfigRecord()
 
     def host(
         self,
@@ -161,14 +192,14 @@ class GridBackend(Backend):
     ) -> None:
         """Set up what is done here, and how models travel."""
         self._here.host(federation, build, layout, compiled=compiled)
-        self._form = Format(layout, tuple(entry.name for entry in layout.entries))
+        self._form, self._classes = Format.by_layout(layout), len(federation.data.classes)
 
     def run(self, orders: Sequence[Order]) -> list[Any]:
         """Send orders to the clients that they are for; carry out the others here."""
         outcomes: dict[int, Any] = {}
         messages: dict[int, Message] = {}
         if any(isinstance(order, WorkOrder | LossOrder) for order in orders):
-            self._roster.refresh(self._grid, self._timeout)
+            self._roster.refresh(self._grid, min(self._timeout, PATIENCE))
         for i, order in enumerate(orders):
             if isinstance(order, WorkOrder | LossOrder):
                 node = self._roster.node_of(order.client)
@@ -176,9 +207,9 @@ class GridBackend(Backend):
                     outcomes[i] = Failure("not connected")
                 else:
                     messages[i] = self._message(order, node)
-        found = exchange(self._grid, list(messages.values()), self._timeout) if messages else Exchange({}, [])
-        for i, message in messages.items():
-            outcomes[i] = self._outcome(orders[i], found.replies.get(int(message.metadata.dst_node_id)))
+        found = exchange(self._grid, list(messages.values()), self._timeout)
+        for i, sent in messages.items():
+            outcomes[i] = self._outcome(orders[i], found.get(int(sent.metadata.dst_node_id)))
         here = [i for i in range(len(orders)) if i not in outcomes]
         outcomes |= dict(zip(here, self._here.run([orders[i] for i in here]) if here else [], strict=True))
         return [outcomes[i] for i in range(len(orders))]
@@ -186,10 +217,10 @@ class GridBackend(Backend):
     def _message(self, order: "WorkOrder | LossOrder", node: int) -> Message:
         form = self._formed()
         if isinstance(order, WorkOrder):
-            return Message(write_order(order, form, self.config), dst_node_id=node, message_type="train")
+            return message(write_order(order, form, self._config), node, "train", self._timeout)
         question = json.dumps({"what": "loss", "client": order.client})
         record = RecordDict({ARRAYS: form.write(order.params), CONFIG: ConfigRecord({"ask": question})})
-        return Message(record, dst_node_id=node, message_type=ASK)
+        return message(record, node, ASK, self._timeout)
 
     def _outcome(self, order: Order, reply: Message | None) -> Any:
         form = self._formed()
@@ -197,11 +228,12 @@ class GridBackend(Backend):
         if isinstance(content, Failure):
             return content
         if isinstance(order, WorkOrder):
-            return read_update(content, order.client, form, ours=True)
-        try:
-            return float(json.loads(str(content.config_records[CONFIG]["answer"]))["loss"])
-        except (KeyError, ValueError, TypeError) as error:
-            return Failure(f"an answer that cannot be read: {error!r}")
+            return read_update(content, order, form, ours=self._ours, classes=self._classes)
+        answer = answer_in(content)
+        if isinstance(answer, Failure):
+            return answer
+        loss = answer.get("loss")
+        return loss if isinstance(loss, float) else Failure(f"a loss that is no number: {str(loss)[:50]}")
 
     def _formed(self) -> Format:
         if self._form is None:

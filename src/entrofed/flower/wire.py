@@ -9,101 +9,22 @@ update.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from numpy.typing import NDArray
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
+from entrofed.admit import MOST_EXAMPLES
 from entrofed.client import WorkOrder
-from entrofed.errors import ConfigError, DataError
-from entrofed.params import Entry, Kind, Layout, Params
+from entrofed.errors import DataError
+from entrofed.flower.arrays import Format, read_state, write_state
 from entrofed.registry import build, describe
-from entrofed.types import Failure, PartState, Training, Update
+from entrofed.types import MEAN_PREDICTION, Failure, Training, Update
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 BROADCAST, MEMORY, FACTS = "entrofed.broadcast", "entrofed.memory", "entrofed.facts"
 ORDER, UPDATE = "entrofed.order", "entrofed.update"
-BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
-"""How the buffers of BatchNorm end, in models that are known by their arrays only."""
-
-
-@dataclass(frozen=True)
-class Format:
-    """How a model is written as an ArrayRecord: its layout, and its keys in their order."""
-
-    layout: Layout
-    keys: tuple[str, ...]
-
-    @classmethod
-    def of(cls, arrays: ArrayRecord) -> "Format":
-        """The format of a model of which only the arrays are there; buffers are known by their names."""
-        found: dict[str, tuple[Kind, tuple[int, ...]]] = {}
-        for key, array in arrays.items():
-            values = array.numpy()
-            if values.dtype == np.int64:
-                found[key] = "counter", values.shape
-            elif values.dtype == np.float32:
-                found[key] = "buffer" if key.rsplit(".", 1)[-1] in BUFFERS else "trainable", values.shape
-            else:
-                raise ConfigError(
-                    f"initial_arrays[{key!r}] has type {values.dtype}; models are float32 with int64 counters. "
-                    "Convert it before the strategy starts"
-                )
-        return cls(_layout(found), tuple(arrays))
-
-    def write(self, params: Params) -> ArrayRecord:
-        """The model as Flower sends it."""
-        tensors = self.layout.split(params)
-        return ArrayRecord({key: Array(np.ascontiguousarray(tensors[key])) for key in self.keys})
-
-    def read(self, arrays: ArrayRecord) -> Params:
-        """The model that was sent; a DataError says what is wrong with it."""
-        if set(arrays) != set(self.keys):
-            missing, extra = sorted(set(self.keys) - set(arrays)), sorted(set(arrays) - set(self.keys))
-            raise DataError(f"other arrays than the model's: missing {missing[:3]}, not expected {extra[:3]}")
-        tensors: dict[str, Any] = {}
-        for entry in self.layout.entries:
-            values, dtype = _numpy(arrays[entry.name]), np.int64 if entry.kind == "counter" else np.float32
-            if values.dtype != dtype or values.shape != entry.shape:
-                raise DataError(
-                    f"array {entry.name!r} is {values.dtype} {values.shape}, expected {np.dtype(dtype)} {entry.shape}"
-                )
-            tensors[entry.name] = values
-        return self.layout.join(tensors)
-
-
-def _layout(found: Mapping[str, tuple[Kind, tuple[int, ...]]]) -> Layout:
-    entries: list[Entry] = []
-    ends: dict[Kind, int] = {"trainable": 0, "buffer": 0, "counter": 0}
-    for kind in ends:
-        ends[kind] = ends["trainable"] if kind == "buffer" else 0
-        for key, (of_kind, shape) in found.items():
-            if of_kind == kind:
-                size = int(np.prod(shape, dtype=np.int64))
-                entries.append(Entry(key, kind, shape, ends[kind], size))
-                ends[kind] += size
-    return Layout(tuple(entries), ends["trainable"], ends["buffer"], ends["counter"])
-
-
-def _numpy(array: Array) -> NDArray[Any]:
-    """Bytes that are no array become a DataError; they are read without pickle."""
-    try:
-        return array.numpy()
-    except Exception as error:
-        raise DataError(f"an array cannot be read: {type(error).__name__}: {error}") from None
-
-
-def write_state(state: PartState) -> ArrayRecord:
-    """Named arrays of a part."""
-    return ArrayRecord({key: Array(np.asarray(value)) for key, value in state.items()})
-
-
-def read_state(content: RecordDict, name: str) -> dict[str, NDArray[Any]]:
-    """What :func:`write_state` wrote; empty if it is not there."""
-    record = content.array_records.get(name)
-    return {} if record is None else {key: _numpy(array) for key, array in record.items()}
 
 
 def write_order(order: WorkOrder, form: Format, config: ConfigRecord) -> RecordDict:
@@ -164,34 +85,69 @@ def write_update(update: Update, form: Format) -> RecordDict:
     return content
 
 
-def read_update(content: RecordDict, client: int, form: Format, *, ours: bool) -> Update | Failure:
-    """The update in a reply; whatever is wrong with it becomes a failure with a reason.
+def read_update(
+    content: RecordDict, order: WorkOrder, form: Format, *, ours: bool, classes: int | None = None
+) -> Update | Failure:
+    """The update in a reply to an order; whatever is wrong with it becomes a failure with a reason.
 
     ``ours``: the method needs what only clients built with :func:`entrofed.flower.client_app` do.
     """
     try:
-        arrays, metrics = _only(content.array_records, ARRAYS), _only(content.metric_records, METRICS)
         words = content.config_records.get(UPDATE)
-        if ours and words is None:
+        if words is None and (ours or order.limits is not None):
             return Failure("this method needs clients that are built with entrofed.flower.client_app")
-        steps = metrics.get("num-steps", 1 if words is None else 0)
-        loss = metrics.get("train-loss", metrics.get("train_loss", 0.0))
-        return Update(
-            client=client if words is None else _whole(words["client"]),
+        arrays, metrics = _only(content.array_records, ARRAYS), _only(content.metric_records, METRICS)
+        loss = metrics.get("train-loss", metrics.get("train_loss", float("nan")))
+        update = Update(
+            client=order.client if words is None else _whole(words["client"]),
             params=form.read(arrays),
             num_examples=_whole(metrics["num-examples"]),
-            num_steps=_whole(steps),
+            num_steps=_whole(metrics.get("num-steps", 1) if words is None else metrics["num-steps"]),
             train_loss=_real(loss),
             train_loss_last_epoch=_real(metrics.get("train-loss-last-epoch", loss)),
             seconds=_real(metrics.get("seconds", 0.0)),
-            terms={} if words is None else {key: _real(v) for key, v in json.loads(str(words["terms"])).items()},
-            memory=read_state(content, MEMORY),
-            facts=read_state(content, FACTS),
+            terms={} if words is None else _terms(str(words["terms"]), order),
+            memory={} if words is None else read_state(content, MEMORY),
+            facts={} if words is None else read_state(content, FACTS),
         )
+        return update if words is None else _consistent(update, order, classes)
     except KeyError as error:
         return Failure(f"the reply lacks {error}")
-    except (DataError, ValueError, TypeError) as error:
-        return Failure(str(error))
+    except Exception as error:  # a client that sends nonsense has itself failed, and nobody else
+        return Failure(f"{error}" or type(error).__name__)
+
+
+def _terms(text: str, order: WorkOrder) -> dict[str, float]:
+    terms = {key: _real(value) for key, value in dict(json.loads(text)).items()}
+    if terms and set(terms) != set(order.objective.terms):
+        raise DataError(f"terms of the loss are {sorted(order.objective.terms)}, found {sorted(terms)[:5]}")
+    return terms
+
+
+def _consistent(update: Update, order: WorkOrder, classes: int | None) -> Update | Failure:
+    """The update if what it says besides the model follows from the model, as the server rule says it here."""
+    if not 0 < update.num_examples <= MOST_EXAMPLES:
+        return update  # admission has a word for it
+    most = order.training.epochs * -(-update.num_examples // order.training.batch_size)
+    if update.num_steps > most:
+        return Failure(f"{update.num_steps} steps on {update.num_examples} examples; at most {most} were ordered")
+    with np.errstate(all="ignore"):
+        expected = dict(order.rule.report(order, replace(update, facts={})).facts)
+    soft = update.facts.get(MEAN_PREDICTION)
+    if MEAN_PREDICTION in order.needs and soft is not None:
+        if soft.shape != (classes,) or not (soft >= 0).all() or not abs(float(soft.sum()) - 1) < 1e-3:
+            return Failure(f"{MEAN_PREDICTION} is not a distribution over {classes} classes")
+        expected[MEAN_PREDICTION] = soft
+    elif MEAN_PREDICTION in order.needs:
+        return Failure(f"the reply lacks {MEAN_PREDICTION}")
+    if set(update.facts) != set(expected):
+        return Failure(f"it says {sorted(update.facts)[:5]} besides the model, expected {sorted(expected)}")
+    for name, fact in expected.items():
+        given = update.facts[name]
+        same = given.dtype == fact.dtype and given.shape == fact.shape
+        if not same or not np.allclose(given, fact, rtol=1e-3, atol=1e-5, equal_nan=True):
+            return Failure(f"{name} does not follow from the model that came with it")
+    return update
 
 
 def _only(records: Mapping[str, Any], name: str) -> Any:

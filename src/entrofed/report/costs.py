@@ -26,8 +26,6 @@ EACH_ROUND = {
     MEAN_PREDICTION: "the mean softmax output over its data",
 }
 """What the needs of a method mean for a client."""
-RULES = {"scaffold": "the change of its control variate", "normalized": "what its steps add up to"}
-"""What server rules let clients send along with the model."""
 
 
 def costs(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:
@@ -95,7 +93,7 @@ def reveals(groups: Sequence[Group]) -> Section:
         method = group.first.experiment.method.recipe()
         each = ["the trained model and its number of examples"]
         each += [words for need, words in EACH_ROUND.items() if need in method.needs]
-        each += [words for name, words in RULES.items() if method.server.name == name]
+        each += [method.server.sends] if method.server.sends else []
         once = [words for need, words in ONCE.items() if need in method.needs]
         spent = privacy_words(group.first.figures or {}).removeprefix("privacy: ") or "no noise"
         alike.setdefault(("; ".join(once) or "nothing", "; ".join(each), spent), []).append(group.name)

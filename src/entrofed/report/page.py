@@ -19,7 +19,7 @@ from entrofed.report.clients import diversity, participation, partition, weights
 from entrofed.report.collect import Group, read_groups
 from entrofed.report.costs import costs, refusals, reveals
 from entrofed.report.course import shared_courses
-from entrofed.report.diagnostics import diagnostics_section
+from entrofed.report.diagnostics import diagnostics
 from entrofed.report.lines import courses, inside_outside
 from entrofed.report.peers import peers
 from entrofed.report.results import by_accuracy, classes, overview, reference_of
@@ -97,7 +97,7 @@ def _sections(groups: Sequence[Group], sheets: Sheets) -> Iterator[Section]:
         costs(groups, sheets, shared),
         reveals(groups),
         refusals(groups, sheets),
-        *(diagnostics_section(group.first) for group in groups),
+        diagnostics(groups, sheets),
         setup(groups),
     ]
     yield from (section for section in found if section is not None)

@@ -37,6 +37,7 @@ class Normalized(ServerRule):
     """
 
     name: ClassVar[str] = "normalized"
+    sends: ClassVar[str] = "what its steps add up to"
     reference: ClassVar[str] = "Wang et al., FedNova, NeurIPS 2020"
 
     def check(self, method: Method, training: Training) -> None:

@@ -31,6 +31,7 @@ class Scaffold(ServerRule):
     """
 
     name: ClassVar[str] = "scaffold"
+    sends: ClassVar[str] = "the change of its control variate"
     reference: ClassVar[str] = "Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1, option II"
 
     server_lr: float = 1.0

@@ -1,0 +1,1 @@
+"""A Flower app with a training loop of its own, whose server can choose clients by entropy."""

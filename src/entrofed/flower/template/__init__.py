@@ -1,0 +1,1 @@
+"""A Flower app whose server chooses and weighs its clients with EntroFed."""

@@ -1,0 +1,163 @@
+"""Flower deployed: processes that die, a server that goes on, an experiment that is the same as here."""
+
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from tests.flower_deployment.deployment import Deployment, lines, until
+
+from entrofed.checkpoint import Checkpoints
+from entrofed.config import read
+from entrofed.flower.new import new_app
+from entrofed.memories import Pool
+from entrofed.run import prepare, run
+from entrofed.store import RunFolder
+
+pytestmark = [
+    pytest.mark.xdist_group("flower"),  # one federation at a time
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
+]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NODES = 3
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory):
+    """A SuperLink and three SuperNodes."""
+    deployment = Deployment(tmp_path_factory.mktemp("flower"))
+    try:
+        deployment.link()
+        for number in range(NODES):
+            deployment.node(f"node-{number}", f"partition-id={number} num-partitions={NODES}")
+        until("all nodes are there", lambda: len(deployment.online()) == NODES, pause=1.0)
+        yield deployment
+    finally:
+        deployment.stop()
+
+
+@pytest.fixture(autouse=True)
+def logs(federation):
+    """Logs are printed; pytest shows them if a test fails."""
+    yield
+    federation.show()
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("apps") / "my-app"
+    new_app(folder)
+    return folder
+
+
+def test_an_experiment_is_the_same_as_here(federation, tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "pyproject.toml").write_text(
+        """
+        [project]
+        name = "experiment"
+        version = "1.0.0"
+        license = "Apache-2.0"
+        [tool.flwr.app]
+        publisher = "me"
+        [tool.flwr.app.components]
+        serverapp = "entrofed.flower.app:server"
+        clientapp = "entrofed.flower.app:client"
+        [tool.flwr.app.config]
+        experiment = ""
+        out = ""
+        data-dir = ""
+        """
+    )
+    file = tmp_path / "same.toml"
+    file.write_text(
+        f"""
+        name = "same"
+        seed = 3
+        rounds = 2
+        model = "digits_mlp"
+        [data]
+        name = "digits"
+        partition = "dirichlet_balanced"
+        clients = {NODES}
+        alpha = 0.3
+        [method]
+        name = "fedentopt"
+        cohort = 2
+        server = "scaffold"
+        lr = 0.05
+        """
+    )
+    run_id = federation.submit(tmp_path / "app", experiment=str(file), out=str(tmp_path / "deployed"))
+    here, there = RunFolder(tmp_path / "inline"), RunFolder(tmp_path / "deployed" / "same" / "seed-3")
+    experiment = read(file)
+    run(experiment, here)
+    assert federation.finish(run_id) == "finished:completed"
+    ours, theirs = here.records(), there.records()
+    for record in (*ours, *theirs):
+        record.pop("seconds")
+    assert theirs == ours
+    layout = prepare(experiment).layout
+    models = []
+    for folder in (here, there):
+        state, problems = Checkpoints(folder.checkpoints, layout, Pool(folder.path / "memory", 1e6)).last()
+        assert state is not None
+        assert (state.round, problems) == (2, [])
+        models.append(state.params.values)
+    np.testing.assert_array_equal(*models)
+
+
+def test_a_training_loop_of_the_users_own(federation, tmp_path):
+    app = tmp_path / "quickstart"
+    shutil.copytree(EXAMPLES / "flower-quickstart", app, ignore=shutil.ignore_patterns("__pycache__"))
+    run_id = federation.submit(app, num_rounds=1, fraction_train=1.0)
+    assert federation.finish(run_id) == "finished:completed"
+
+
+def test_a_node_dies_and_comes_back(federation, app, tmp_path):
+    folder, rounds = tmp_path / "run", 5
+    run_id = federation.submit(
+        app, folder=str(folder), num_rounds=rounds, nodes=NODES, cohort=1.0, deadline=30.0, fraction_evaluate=0.0
+    )
+    until("the first round is over", lambda: lines(folder / "metrics.jsonl"))
+    before = set(federation.online())
+    (node, *children) = federation.processes(f"partition-id=2 num-partitions={NODES}")
+    for process in (node, *children):
+        os.kill(process, signal.SIGKILL)
+    federation.node("node-2-again", f"partition-id=2 num-partitions={NODES}")
+    until("a new node is there", lambda: set(federation.online()) - before, pause=1.0)
+    assert federation.finish(run_id, 400.0) == "finished:completed"
+
+    records = lines(folder / "metrics.jsonl")
+    assert [record["round"] for record in records] == list(range(rounds))
+    trained = [{client["client"] for client in record["clients"]} for record in records]
+    assert trained[0] == {0, 1, 2}
+    assert {0, 1} in trained  # without it
+    assert 2 in trained[-1]
+    assert all(set(record["names"]) <= {"0", "1", "2"} for record in records)
+
+
+def test_the_server_dies_and_goes_on(federation, app, tmp_path):
+    folder = tmp_path / "run"
+    config = {"folder": str(folder), "nodes": NODES, "cohort": 2, "deadline": 60.0}
+    federation.submit(app, num_rounds=50, **config)
+    until("two rounds are over", lambda: len(lines(folder / "metrics.jsonl")) >= 2)
+    (server,) = until("the ServerApp runs", lambda: federation.processes("flwr-serverapp"))
+    os.kill(server, signal.SIGKILL)
+    until("the ServerApp has ended", lambda: not federation.processes("flwr-serverapp"))
+    before = (folder / "metrics.jsonl").read_text()
+    done = max(int(path.stem[-6:]) for path in (folder / "checkpoints").glob("round-*.json"))
+
+    run_id = federation.submit(app, num_rounds=done + 1, **config)
+    assert federation.finish(run_id) == "finished:completed"
+    records = lines(folder / "metrics.jsonl")
+    assert [record["round"] for record in records] == list(range(done + 1))
+    assert (folder / "metrics.jsonl").read_text().startswith("".join(before.splitlines(True)[:done]))
+    kept = sorted(path.name for path in (folder / "checkpoints").glob("round-*.json"))
+    assert kept == [f"round-{number:06d}.json" for number in (done, done + 1)]
