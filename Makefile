@@ -23,6 +23,7 @@ bench: $(VENV)/ready  ## our engine and our selection against what everyone writ
 	$(BIN)/python benchmarks/server_side.py
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python benchmarks/flower.py
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -63,7 +63,7 @@ def test_every_metric_of_every_cell_has_values_of_known_columns(path):
     table = TABLES[path]
     for cell in table.cells.values():
         assert list(cell.columns) == [*table.columns, *table.controls]
-        assert list(cell.values) in ([], list(table.metrics))
+        assert list(cell.values) in ([], [metric for metric in table.metrics if metric != "convergence"])  # ours
         for values in cell.values.values():
             assert values
             assert set(values) <= set(table.columns)

@@ -23,7 +23,9 @@ app = App(
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
+flower_app = App(name="flower", help="Our methods on Flower.")
 app.command(data_app)
+app.command(flower_app)
 app.command(study_app)
 app.command(reproduce_app)
 for command in (sweep, report, export):
@@ -254,6 +256,16 @@ def data_verify(name: str | None = None, *, data_dir: DataDir = None) -> None:
     from entrofed.view import verify_data
 
     verify_data(name, data_dir, terminal.console)
+
+
+@flower_app.command(name="new")
+def flower_new(folder: Path, *, method: str = "fedentopt") -> None:
+    """Write a Flower app that runs: server, clients and task on data that is already here."""
+    from entrofed.flower.new import new_app
+
+    for path in new_app(folder, method=method):
+        terminal.console.print(str(path), highlight=False, markup=False)
+    terminal.console.print(f"Next: read [bold]{folder / 'README.md'}[/bold]")
 
 
 def main(arguments: list[str] | None = None) -> None:

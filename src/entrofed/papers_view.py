@@ -7,9 +7,10 @@ from rich.table import Table
 
 from entrofed.papers import SPREADS, find, papers
 from entrofed.papers import Table as Reports
+from entrofed.suite.ranking import Rank
 from entrofed.suite.reproduce import missing_data, select
 from entrofed.suite.results import Result
-from entrofed.suite.statistics import LEVEL, Rank, Row
+from entrofed.suite.statistics import LEVEL, Row
 from entrofed.suite.verdict import Line, Verdict, ranking, verdicts
 
 
@@ -63,12 +64,13 @@ def reported_tables(path: str) -> Iterator[Table]:
             if words:
                 shown.add_row(cell.id, ", ".join(words))
         shown.caption = "\n".join(table.notes)
-        yield shown
+        if shown.row_count:
+            yield shown
 
 
 def number(value: float, spread: float | None, unit: str) -> str:
     """A figure with the digits that its unit deserves."""
-    digits = 2 if unit == "percent" else 3
+    digits = {"percent": 2, "rounds": 1}.get(unit, 3)
     return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 

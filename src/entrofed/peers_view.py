@@ -10,9 +10,7 @@ from rich.table import Table
 from entrofed.errors import ConfigError
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.store import Record, RunFolder
-
-NEAR = 0.95
-"""Of the best mean macro F1: whoever reaches it has converged."""
+from entrofed.suite.results import NEAR, convergence
 
 
 def peers_tables(run: RunFolder) -> Iterator[Table]:
@@ -48,10 +46,10 @@ def peers_tables(run: RunFolder) -> Iterator[Table]:
 
 def _course(records: list[Record]) -> Table:
     f1 = [record["test"]["macro_f1"] for record in records]
-    converged = next(i for i, value in enumerate(f1) if value >= NEAR * max(f1))
+    converged = convergence(f1)
     table = Table("round", "macro F1 (mean)", "least", "most", "distance to consensus", "spectral gap", title="course")
     table.caption = (
-        f"{NEAR:.0%} of the best mean macro F1 was reached in round {records[converged]['round'] + 1}; the gap is that "
+        f"{NEAR:.0%} of the best mean macro F1 was reached in round {converged}; the gap is that "
         "of the round's weights: 1 is consensus at once, 0 never"
     )
     step = max(1, len(records) // 12)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from entrofed.errors import ConfigError, DataError
-from entrofed.suite.statistics import compare, few_seeds, holm, interval, ordering_holds, paired, ranks
+from entrofed.suite.ranking import ranks
+from entrofed.suite.statistics import compare, few_seeds, holm, interval, ordering_holds, paired
 
 percent = st.integers(0, 10_000).map(lambda value: value / 10_000)
 any_float = st.floats(-9e99, 9e99)

@@ -44,10 +44,11 @@ METRICS = {
     "weighted_f1": "F1 score after the last round, weighted by class size",
     "weighted_precision": "precision after the last round, weighted by class size",
     "weighted_recall": "recall after the last round, weighted by class size",
+    "convergence": "the first round with 95 % of the run's best macro F1",
 }
 """What is reported: figures on the test set, and how rounds are put together."""
 
-UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0}
+UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "rounds": 1.0}
 """What our figure is multiplied by to be in the paper's unit."""
 
 SPREADS = {

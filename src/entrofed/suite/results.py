@@ -33,6 +33,10 @@ SERIES = (
 """What is kept of each round; the last two are not figures of a paper."""
 
 
+NEAR = 0.95
+"""Share of the best figure at which a run counts as converged."""
+
+
 @dataclass(frozen=True)
 class Result:
     """One run: what was run, and its figures in each round."""
@@ -58,6 +62,8 @@ class Result:
         >>> run.figure("accuracy"), run.figure("accuracy_mean"), run.figure("macro_f1")
         (0.7, 0.6, None)
         """
+        if metric == "convergence":
+            return convergence(self.series["macro_f1"])
         for ending, reduce in _REDUCTIONS.items():
             if metric.endswith(ending) and (name := metric.removesuffix(ending)) in self.series:
                 return reduce(self.series[name])
@@ -71,6 +77,16 @@ def _last(values: Sequence[float | None]) -> float | None:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return mean(known) if len(known) == len(values) else None
+
+
+def convergence(values: Sequence[float | None]) -> float | None:
+    """The first round with :data:`NEAR` of the best value.
+
+    >>> convergence([0.2, 0.89, 0.9, 0.91])
+    2
+    """
+    known = [value for value in values if value is not None]
+    return next(i + 1 for i, value in enumerate(known) if value >= NEAR * max(known)) if known else None
 
 
 _REDUCTIONS = {"_last_10": lambda values: _mean(values[-10:]), "_mean": _mean, "": _last}

@@ -7,7 +7,7 @@ cancels out. `None` stands for what the values cannot tell. A win is a larger va
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import ceil, inf, isclose, log10, sqrt
+from math import ceil, isclose, log10, sqrt
 from numbers import Real
 from statistics import mean, stdev
 from typing import Literal, get_args
@@ -19,8 +19,6 @@ from scipy import stats
 from ..errors import ConfigError, DataError, unknown
 
 Method = Literal["t", "bootstrap"]
-Block = tuple[str, int]
-"""A cell (dataset, partition, ...) and a seed."""
 LEVEL = 0.05
 """Level of significance of the critical difference."""
 LARGEST = 1e100
@@ -66,20 +64,6 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rank:
-    """A method's place; methods that share a number in `groups` do not differ. From `blocks` on, all methods agree."""
-
-    method: str
-    mean_rank: float
-    groups: tuple[int, ...]
-    blocks: int
-    left_out: int
-    friedman_p: float | None
-    critical_difference: float | None
-    warning: str | None
-
-
-@dataclass(frozen=True)
 class Ordering:
     """How far a paper's ordering holds: its ordered `pairs`, and those (better, worse) that came out otherwise."""
 
@@ -109,7 +93,7 @@ def interval(
         raise unknown("interval method", method, get_args(Method))
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence = {confidence}, but must lie between 0 and 1; 0.95 is usual")
-    found = sorted(_checked("values", enumerate(values)))  # the order of the seeds must not matter to the bootstrap
+    found = sorted(checked("values", enumerate(values)))  # the order of the seeds must not matter to the bootstrap
     n = len(found)
     if n == 0:
         raise DataError("values is empty; an interval needs at least one value")
@@ -140,7 +124,7 @@ def paired(a: Iterable[float], b: Iterable[float]) -> Paired:
     >>> round(found.difference, 12), found.wins, round(found.t_p, 4), found.wilcoxon_p
     (0.03, 3, 0.1217, 0.25)
     """
-    a, b = _checked("a", enumerate(a)), _checked("b", enumerate(b))
+    a, b = checked("a", enumerate(a)), checked("b", enumerate(b))
     if len(a) != len(b):
         raise DataError(f"a has {len(a)} values and b {len(b)}; pass one of each for every common seed")
     if not a:
@@ -167,7 +151,7 @@ def holm(p: Sequence[float | None]) -> list[float | None]:
     [0.03, None, 0.06, 0.06]
     """
     tested = [i for i, value in enumerate(p) if value is not None]
-    found = np.array(_checked("p", ((i, p[i]) for i in tested)))
+    found = np.array(checked("p", ((i, p[i]) for i in tested)))
     for i, value in zip(tested, found, strict=True):
         if not 0 <= value <= 1:
             raise DataError(f"p[{i}] = {value}, but a p-value lies between 0 and 1")
@@ -192,7 +176,7 @@ def compare(table: Mapping[str, Mapping[int, float]], against: str) -> list[Row]
     if against not in table:
         raise unknown("method to compare against", against, table)
     for method, values in table.items():
-        _checked(method, values.items())
+        checked(method, values.items())
     reference, found = table[against], dict[str, Paired | None]()
     for method, values in table.items():
         if method != against:
@@ -225,66 +209,6 @@ def few_seeds(n: int) -> str | None:
     return f"rests on {seeds}; three are the least for a claim: run more seeds that all methods share"
 
 
-def ranks(table: Mapping[str, Mapping[Block, float]], *, larger_is_better: bool = True) -> list[Rank]:
-    """Mean rank of each of k methods over the N blocks that all have, best first; equal values share their mean rank.
-
-    Friedman's test asks whether any of three or more methods differ; if so, two do where their mean ranks are further
-    apart than Nemenyi's critical difference CD = q sqrt(k (k + 1) / (6 N)), q = studentized range_{0.95, k, inf} /
-    sqrt(2). Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 7, 2006, section 3.2.2.
-
-    Differs from the paper: every seed of a cell is a block, not only the cell's mean, because we have few cells. Seeds
-    of one cell are not independent data sets, so the result speaks for these cells only. The groups are drawn whatever
-    Friedman's test says; they separate methods only if it does.
-
-    >>> table = {"a": {("iris", 0): 0.9, ("iris", 1): 0.8}, "b": {("iris", 0): 0.7, ("iris", 1): 0.8}}
-    >>> [(rank.method, rank.mean_rank, rank.groups) for rank in ranks(table)]
-    [('a', 1.25, (0,)), ('b', 1.75, (0,))]
-    """
-    if not table:
-        raise DataError("the table has no method to rank")
-    for method, values in table.items():
-        _checked(method, values.items())
-    blocks = set.intersection(*(set(values) for values in table.values()))
-    if not blocks:
-        raise DataError(f"no (cell, seed) has a value of every method of {', '.join(table)}; leave out who has few")
-    figures = np.array([[values[block] for block in blocks] for values in table.values()])
-    k, n = figures.shape
-    mean_ranks = stats.rankdata(-figures if larger_is_better else figures, axis=0).mean(axis=1)
-    friedman_p = None
-    if k > 2 and n > 1:
-        friedman_p = float(stats.friedmanchisquare(*figures).pvalue) if np.ptp(figures, axis=0).any() else 1.0
-    difference = None
-    if k > 1:
-        difference = float(stats.studentized_range.ppf(1 - LEVEL, k, inf)) / sqrt(2) * sqrt(k * (k + 1) / (6 * n))
-    order = np.argsort(mean_ranks, kind="stable")
-    groups = _groups(mean_ranks[order], difference or 0.0)
-    names, left_out = list(table), len(set().union(*table.values())) - n
-    warning = few_seeds(len({seed for _, seed in blocks}))
-    return [
-        Rank(
-            names[method],
-            float(mean_ranks[method]),
-            tuple(number for number, group in enumerate(groups) if place in group),
-            n,
-            left_out,
-            friedman_p,
-            difference,
-            warning,
-        )
-        for place, method in enumerate(order)
-    ]
-
-
-def _groups(mean_ranks: NDArray[np.float64], difference: float) -> list[range]:
-    """The longest stretches of the ascending mean ranks that span no more than the difference."""
-    groups: list[range] = []
-    for start, lowest in enumerate(mean_ranks):
-        stop = int(np.searchsorted(mean_ranks, lowest + difference, side="right"))
-        if not groups or stop > groups[-1].stop:
-            groups.append(range(start, stop))
-    return groups
-
-
 def ordering_holds(ours: Mapping[str, float], papers: Mapping[str, float]) -> Ordering:
     """Whether a paper's ordering holds among the columns both have: tau = (concordant - discordant) / pairs.
 
@@ -294,8 +218,8 @@ def ordering_holds(ours: Mapping[str, float], papers: Mapping[str, float]) -> Or
     >>> ordering_holds({"fedavg": 83.0, "fedprox": 82.0, "moon": 85.0}, {"fedavg": 70.1, "fedprox": 71.4, "moon": 72.0})
     Ordering(tau=0.3333333333333333, pairs=3, discordant=(('fedprox', 'fedavg'),), tied=())
     """
-    _checked("ours", ours.items())
-    _checked("papers", papers.items())
+    checked("ours", ours.items())
+    checked("papers", papers.items())
     common = sorted((column for column in papers if column in ours), key=lambda column: -papers[column])
     pairs = [(x, y) for x, y in combinations(common, 2) if papers[x] > papers[y]]
     tied = tuple((x, y) for x, y in pairs if isclose(ours[x], ours[y], rel_tol=1e-12))
@@ -310,7 +234,7 @@ def _differences(a: Sequence[float], b: Sequence[float]) -> NDArray[np.float64]:
     return np.sort(np.round(np.subtract(a, b), min(12 - ceil(log10(largest)), 100)))
 
 
-def _checked(name: str, values: Iterable[tuple[object, object]]) -> list[float]:
+def checked(name: str, values: Iterable[tuple[object, object]]) -> list[float]:
     """The values as floats, refused with their place if one is no number; runs that diverged are stored as None."""
     found: list[float] = []
     for place, value in values:

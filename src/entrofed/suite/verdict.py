@@ -18,17 +18,16 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 
 from entrofed.papers import UNITS, Cell, Reported, Table, find
+from entrofed.suite.ranking import Rank, ranks
 from entrofed.suite.results import Result
 from entrofed.suite.statistics import (
     Interval,
     Ordering,
-    Rank,
     Row,
     compare,
     few_seeds,
     interval,
     ordering_holds,
-    ranks,
 )
 
 

@@ -1,0 +1,74 @@
+"""Flower's simulation runtime against our worker processes: the same experiment, the same bits, start-up and rounds.
+
+    python benchmarks/flower.py [--rounds 6] [--repeats 2] [--data-dir DATA]
+
+LeNet-5 on CIFAR-10 with ten of a hundred clients a round, if CIFAR-10 is in the data directory; else the digits. Both
+sides run in turn, best of the repeats. Start-up is the whole time less that of the rounds; the first round, in which
+workers load their data, is not counted among the rounds.
+"""
+
+import argparse
+import logging
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+from entrofed.config import parse
+from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.flower.experiment import simulate
+from entrofed.run import run
+from entrofed.store import Record, RunFolder
+
+SIDES = {"processes": run, "flower": simulate}
+
+
+def main() -> None:
+    """Time both sides and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--data-dir", type=Path)
+    options = parser.parse_args()
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    there = CATALOG["cifar-10"].here(data_directory(options.data_dir))
+    name, model, clients = ("cifar-10", "lenet5", 100) if there else ("digits", "digits_mlp", 30)
+    print(f"{model} on {name}, 10 of {clients} clients a round, {options.rounds} rounds, best of {options.repeats}")
+    found: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
+    models: dict[str, list[Record]] = {}
+    for _ in range(options.repeats):
+        for side, play in SIDES.items():
+            experiment = parse(
+                {
+                    "rounds": options.rounds,
+                    "model": model,
+                    "data": {"name": name, "partition": "dirichlet_balanced", "clients": clients, "alpha": 0.3},
+                    "method": {"cohort": 10, "epochs": 5, "batch_size": 64, "lr": 0.01, "momentum": 0.9},
+                    "engine": {"backend": side, "workers": 2},
+                }
+            )
+            with tempfile.TemporaryDirectory() as folder:
+                began = time.perf_counter()
+                place = RunFolder(Path(folder) / "seed-0")
+                play(experiment, place, data_directory=options.data_dir)
+                whole = time.perf_counter() - began
+                records = place.records()
+            rounds = [sum(t for phase, t in r["seconds"].items() if phase != "clients") for r in records]
+            train = [r["seconds"]["train"] for r in records]
+            found[side].append((whole - sum(rounds), median(train[1:])))
+            models[side] = [{k: v for k, v in r.items() if k != "seconds"} for r in records]
+    print("records are the same" if models["processes"] == models["flower"] else "RECORDS DIFFER")
+    print(f"{'':12} {'start-up':>10} {'a round':>10}")
+    best = {side: tuple(min(column) for column in zip(*times, strict=True)) for side, times in found.items()}
+    for side, (start, a_round) in best.items():
+        print(f"{side:12} {start:8.1f} s {a_round:8.2f} s")
+    ratios = (best["flower"][i] / best["processes"][i] for i in (0, 1))
+    print(
+        "Flower takes {:.1f} times as long to start and {:.2f} times as long for the training of a round".format(
+            *ratios
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
