@@ -103,7 +103,7 @@ def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
     ]
     first = found[0]
     difference, friedman = first.critical_difference, first.friedman_p
-    words = f"mean rank over {first.blocks} cells and seeds; columns that share a letter do not differ"
+    words = f"mean rank over {first.blocks} cells and seeds; columns that share a letter are not shown to differ"
     words += "" if difference is None else f" (Nemenyi's critical difference {difference:.2f})"
     if friedman is not None:
         words += f"; any difference at all: Friedman's p {'< 0.001' if friedman < 0.001 else f'= {friedman:.3f}'}"

@@ -54,7 +54,7 @@ class Format:
     def write(self, params: Params) -> ArrayRecord:
         """The model as Flower sends it."""
         tensors = self.layout.split(params)
-        return ArrayRecord({key: Array(np.ascontiguousarray(tensors[key])) for key in self.keys})
+        return ArrayRecord({key: Array(np.array(tensors[key], order="C")) for key in self.keys})
 
     def read(self, arrays: ArrayRecord) -> Params:
         """The model that was sent; a DataError says what is wrong with it."""

@@ -16,6 +16,7 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.client import WorkOrder
 from entrofed.evaluate import LossOrder
 from entrofed.federation import Federation
+from entrofed.flower.answers import ASK
 from entrofed.flower.arrays import Format, size_of
 from entrofed.flower.wire import ARRAYS, CONFIG, read_update, write_order
 from entrofed.params import Layout
@@ -25,10 +26,10 @@ log = logging.getLogger("entrofed")
 
 POLL = 0.2
 """Seconds between looks for replies."""
-ASK = "query.entrofed"
-"""The type of our questions; what is asked stands in ``config``."""
 PATIENCE, AGAIN = 60.0, 10.0
 """Seconds for the answer to a question, and for a node's that has let such a question pass before."""
+CLOCKS = 300.0
+"""Seconds that a client's clock may be ahead; Flower compares it with the server's."""
 MOST_MODELS, MOST_BYTES = 8, 1_000_000
 """A reply may be as large as so many models and so many bytes."""
 MOST_LETTERS = 200
@@ -42,8 +43,8 @@ class Silence(Failure):
 
 
 def message(content: RecordDict, node: int, kind: str, timeout: float) -> Message:
-    """A message that is no longer delivered once nobody waits for the reply: a slow node does not fall behind."""
-    return Message(content, dst_node_id=node, message_type=kind, ttl=min(timeout, DEFAULT_TTL))
+    """A message that is not delivered long after nobody waits for the reply: a slow node does not fall behind."""
+    return Message(content, dst_node_id=node, message_type=kind, ttl=min(timeout + CLOCKS, DEFAULT_TTL))
 
 
 def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> dict[int, Message]:

@@ -111,7 +111,7 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
 
 def _figures(record: Record) -> dict[str, float | None]:
     seconds = sum(value for phase, value in record["seconds"].items() if phase != "clients")
-    inside = record["id"]
+    inside = record.get("id")
     found = {
         **{name: record["test"][name] for name in SERIES if name in record["test"]},
         "train_loss": record["train_loss"],

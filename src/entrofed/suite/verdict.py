@@ -80,7 +80,7 @@ def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | N
 
 
 def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
-    """The columns by mean rank over cells and seeds; those that lack a cell are left out, fewer than two are none."""
+    """The columns by mean rank over cells and seeds, if there are at least three; those that lack a cell are left out."""
     table = find(path)[1]
     values: dict[str, dict[tuple[str, int], float]] = {}
     for found in results:
@@ -89,7 +89,7 @@ def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
     cells = {cell for blocks in values.values() for cell, _ in blocks}
     whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
     common = set.intersection(*(set(blocks) for blocks in whole.values())) if whole else set()
-    return ranks(whole) if len(whole) > 1 and common else []
+    return ranks(whole) if len(whole) > 1 and len(common) > 2 else []
 
 
 def _verdict(table: Table, cell: Cell, metric: str, ours: list[Result], below: list[Result]) -> Verdict:
