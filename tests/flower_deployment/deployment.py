@@ -42,7 +42,7 @@ class Deployment:
 
     def __init__(self, folder: Path, keys: Path | None = None) -> None:
         self.folder, self.keys, self.port = folder, keys, free_port()
-        self.home = folder / "home"
+        self.home, self.started = folder / "home", dict[str, subprocess.Popen[bytes]]()
         self.home.mkdir(parents=True)
         self.address = f"127.0.0.1:{self.port}"
         secured = "insecure = true" if keys is None else f'root-certificates = "{keys / "ca.crt"}"'
@@ -60,9 +60,11 @@ class Deployment:
     def start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """Start a process that writes to NAME.log."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
+        self.started[name] = process
+        return process
 
     def log(self, name: str) -> str:
         """What a process wrote."""
@@ -106,29 +108,27 @@ class Deployment:
             raise AssertionError(f"{command}: {done.stdout}{done.stderr}") from None
         return answer
 
-    def online(self) -> list[int]:
-        """The SuperNodes that the SuperLink takes for alive."""
-        return [
-            int(node["node-id"])
-            for node in self.flwr("supernode", "list", "here")["nodes"]
-            if node["status"] == "online"
-        ]
+    def nodes(self) -> list[str]:
+        """What the SuperLink thinks of every SuperNode it has seen: ``online``, ``offline`` ..."""
+        return [str(node["status"]) for node in self.flwr("supernode", "list", "here")["nodes"]]
 
     def submit(self, app: Path, **config: object) -> str:
         """Start a run; returns its id."""
         values = " ".join(f"{key.replace('_', '-')}={json.dumps(value)}" for key, value in config.items())
         answer = self.flwr("run", str(app), "here", "--run-config", values)
         assert answer["success"], answer
+        until("the ServerApp runs", lambda: self.processes("flwr-serverapp"))
         return str(answer["run-id"])
 
     def finish(self, run: str, patience: float = PATIENCE) -> str:
-        """Wait until a run has ended; returns how."""
+        """Wait until a run has ended, the only one there is; returns how. To ask ``flwr`` all the time is slow."""
 
         def ended() -> str | None:
             (found,) = self.flwr("ls", "here", "--run-id", run)["runs"]
             return str(found["status"]) if found["status"].startswith("finished") else None
 
-        return str(until(f"run {run} ends", ended, patience, 1.0))
+        until(f"the ServerApp of run {run} has ended", lambda: not self.processes("flwr-serverapp"), patience)
+        return str(until(f"run {run} has ended", ended, pause=1.0))
 
     def processes(self, name: str = "") -> list[int]:
         """Processes of this deployment whose command line has that word."""
@@ -150,6 +150,8 @@ class Deployment:
             return not self.processes()
 
         until("all processes have ended", ended, 30.0)
+        for process in self.started.values():
+            process.wait()
 
     def show(self) -> None:
         """Print the ends of the logs."""

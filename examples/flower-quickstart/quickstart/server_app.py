@@ -15,13 +15,14 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train for some rounds, and test the model at the server."""
     config = context.run_config
-    share, seed = float(config["fraction-train"]), int(config["seed"])
+    share = float(config["fraction-train"])
     strategy: Strategy
     if config["strategy"] == "before":
         strategy = FedAvg(fraction_train=share, fraction_evaluate=0.0)
     else:
-        strategy = EntroStrategy("fedentopt", cohort=share, classes=CLASSES, fraction_evaluate=0.0, seed=seed)
-    torch.manual_seed(seed)
+        options = {"seed": int(config["seed"]), "folder": str(config["folder"]) or None}
+        strategy = EntroStrategy("fedentopt", cohort=share, fraction_evaluate=0.0, classes=CLASSES, **options)
+    torch.manual_seed(int(config["seed"]))
     strategy.start(
         grid=grid,
         initial_arrays=ArrayRecord(Net().state_dict()),

@@ -80,7 +80,7 @@ def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | N
 
 
 def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
-    """The columns by mean rank over cells and seeds, if there are at least three; those that lack a cell are left out."""
+    """The columns by mean rank over cells and seeds, if there are three or more; who lacks a cell is left out."""
     table = find(path)[1]
     values: dict[str, dict[tuple[str, int], float]] = {}
     for found in results:
