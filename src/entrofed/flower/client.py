@@ -50,21 +50,17 @@ def client_app(task: Task, *, epsilon: float | None = None, store: Path | None =
     def site_of(context: Context, client: int) -> Site:
         return Site(_alone(task.load(context), client), task.build, compiled=False)
 
-    def test_rows(site: Site, client: int) -> tuple[str, NDArray[np.int64]]:
-        return "test", np.arange(len(site.federation.data.test_y))
-
     def labels(context: Context) -> NDArray[np.int64]:
         return task.load(context).train_y
 
     def classes(context: Context) -> int:
         return task.load(context).classes
 
-    return trained_app(site_of, test_rows, labels, classes, epsilon, store)
+    return trained_app(site_of, labels, classes, epsilon, store)
 
 
 def trained_app(
     site_of: Callable[[Context, int], Site],
-    test_rows: Callable[[Site, int], tuple[str, NDArray[np.int64]]],
     labels: Callable[[Context], NDArray[np.int64]],
     classes: Callable[[Context], int],
     epsilon: float | None = None,
@@ -92,10 +88,10 @@ def trained_app(
         with one_thread():
             site = site_of(context, 0)
             params = _model(site, message)
-            part, rows = test_rows(site, 0)
+            rows = np.arange(len(site.federation.data.test_y))
             if not len(rows):
                 raise DataError("there is nothing to evaluate on: the client has no test data")
-            found = figures(EvaluateOrder(params, part, rows).carry_out(site))
+            found = figures(EvaluateOrder(params, "test", rows).carry_out(site))
         numbers = {key: found[key] for key in ("loss", "accuracy", "macro_f1")}
         return Message(RecordDict({METRICS: MetricRecord({"num-examples": len(rows), **numbers})}), reply_to=message)
 

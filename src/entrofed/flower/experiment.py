@@ -62,9 +62,6 @@ def experiment_client(source: Source) -> ClientApp:
     def site_of(context: Context, client: int) -> Site:
         return _site(*source(context))
 
-    def test_rows(site: Site, client: int) -> tuple[str, NDArray[np.int64]]:
-        return "test", np.arange(len(site.federation.data.test_y))
-
     def labels(context: Context) -> NDArray[np.int64]:
         federation = _site(*source(context)).federation
         rows = federation.shards[int(context.node_config["partition-id"])]
@@ -73,7 +70,7 @@ def experiment_client(source: Source) -> ClientApp:
     def classes(context: Context) -> int:
         return len(_site(*source(context)).federation.data.classes)
 
-    return trained_app(site_of, test_rows, labels, classes)
+    return trained_app(site_of, labels, classes)
 
 
 def play_on(
