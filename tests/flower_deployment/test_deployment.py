@@ -136,7 +136,7 @@ def test_the_server_dies_and_goes_on(federation, tmp_path):
     shutil.copytree(EXAMPLES / "flower-quickstart", app, ignore=shutil.ignore_patterns("__pycache__"))
     config = {"folder": str(folder), "fraction_train": 0.5}
     federation.submit(app, num_rounds=50, **config)
-    until("the first round is over", lambda: lines(folder / "metrics.jsonl"))
+    until("the first round is kept", lambda: list((folder / "checkpoints").glob("round-*.json")))
     (server,) = federation.processes("flwr-serverapp")
     os.kill(server, signal.SIGKILL)
     until("the ServerApp has ended", lambda: not federation.processes("flwr-serverapp"))

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from entrofed.errors import ConfigError
-from entrofed.flower.new import new_app
+from entrofed.flower.new import TEMPLATE, new_app
 from entrofed.flower.strategy import EntroStrategy
 
 
@@ -58,8 +58,6 @@ def test_a_method_that_it_cannot_play(tmp_path, method, words):
 
 def test_the_template_plays_as_its_configuration_says():
     """The strategy takes the configuration's values as the template gives them."""
-    from entrofed.flower.new import TEMPLATE
-
     config = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     strategy = EntroStrategy(config["method"], cohort=config["cohort"], epochs=config["epochs"], classes=10)
     assert strategy.section.cohort_size(10) == 5

@@ -1,5 +1,6 @@
 """TLS, and nodes that are known by their keys: who is not registered stays out."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,6 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
-
-import json
 
 from tests.flower_deployment.deployment import PATIENCE, Deployment, lines
 
