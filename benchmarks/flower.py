@@ -62,12 +62,8 @@ def main() -> None:
     best = {side: tuple(min(column) for column in zip(*times, strict=True)) for side, times in found.items()}
     for side, (start, a_round) in best.items():
         print(f"{side:12} {start:8.1f} s {a_round:8.2f} s")
-    ratios = (best["flower"][i] / best["processes"][i] for i in (0, 1))
-    print(
-        "Flower takes {:.1f} times as long to start and {:.2f} times as long for the training of a round".format(
-            *ratios
-        )
-    )
+    start, a_round = (best["flower"][i] / best["processes"][i] for i in (0, 1))
+    print(f"Flower takes {start:.1f} times as long to start, and {a_round:.2f} times as long to train a round")
 
 
 if __name__ == "__main__":
