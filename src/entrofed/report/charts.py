@@ -15,6 +15,8 @@ DASHES = ([1, 0], [6, 3], [3, 2], [8, 3, 2, 3], [12, 4], [4, 4], [1, 3], [10, 3,
 """A dash pattern for each slot, so that colour is not all that tells lines apart."""
 QUIET, RULE, MAIN = "quiet", "guide", "main"
 """Styles of the page: lines in the background, lines for orientation, what the chart is about."""
+WHOLE = alt.Axis(tickMinStep=1, labelExpr="datum.value % 1 ? '' : format(datum.value, 'd')")
+"""An axis of rounds, of which there are no halves."""
 ROW = 22
 """Pixels a row of a chart with one row for each experiment."""
 
@@ -34,7 +36,7 @@ def course_chart(
 
     ``dashed`` is a second figure, drawn dashed in the same colour; ``levels`` are fixed lines with their labels.
     """
-    x = alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(nice=False))
+    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
     y_scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False)
     y = alt.Y(f"{figure}:Q", title=axis, axis=alt.Axis(format=form), scale=y_scale)
     color = alt.Color("slot:N", scale=alt.Scale(domain=list(range(SLOTS))), legend=None)

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
-from entrofed.report.charts import MAIN, heat_chart, numbered
+from entrofed.report.charts import MAIN, WHOLE, heat_chart, numbered
 from entrofed.report.collect import Group, Run
 from entrofed.report.course import binned
 from entrofed.report.lines import course_view
@@ -47,9 +47,7 @@ def _weights(group: Group, sheets: Sheets) -> View:
         alt.Tooltip("round:Q", title="Round"),
         alt.Tooltip("share:Q", title="x equal share", format=".3f"),
     ]
-    x = alt.X(
-        "round:Q", title="Round", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(tickMinStep=1, format="d")
-    )
+    x = alt.X("round:Q", title="Round", scale=alt.Scale(nice=False, zero=False), axis=WHOLE)
     y = alt.Y(**numbered("client", "Client", shown.tolist()))
     height = max(120, min(18 * len(shown), 420))
     data = sheets.add("weights", cells)

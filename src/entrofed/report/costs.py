@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View, Words
-from entrofed.report.charts import stacked_chart, tradeoff_chart
+from entrofed.report.charts import WHOLE, stacked_chart, tradeoff_chart
 from entrofed.report.collect import Group
 from entrofed.report.course import course, spread_out
 from entrofed.report.lines import WIDE, course_view
@@ -136,7 +136,7 @@ def _refusals(group: Group, sheets: Sheets) -> View:
         alt.Chart(sheets.add("refusals", columns), height=200)
         .mark_area(interpolate="step")
         .encode(
-            x=alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(nice=False)),
+            x=alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False)),
             y=alt.Y("updates:Q", title="Updates"),
             color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=["admitted", "refused"])),
             tooltip=["kind:N"],

@@ -8,7 +8,7 @@ import numpy as np
 from entrofed.errors import EntrofedError
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View
-from entrofed.report.charts import MAIN, QUIET
+from entrofed.report.charts import MAIN, QUIET, WHOLE
 from entrofed.report.clients import LISTED
 from entrofed.report.collect import Group
 from entrofed.report.course import spread_out
@@ -78,7 +78,7 @@ def _nodes(group: Group, sheets: Sheets) -> View:
         "accuracy": courses.reshape(-1).tolist(),
     }
     data = sheets.add("nodes", columns)
-    x = alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1, format="d"), scale=alt.Scale(nice=False))
+    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
     y = alt.Y("accuracy:Q", title="Accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
     each = alt.Chart(data).mark_line(style=QUIET).encode(x=x, y=y, detail="node:N", tooltip=[alt.Tooltip("node:N")])
     mean = alt.Chart(data).mark_line(style=MAIN, strokeWidth=2.5).encode(x=x, y=alt.Y("mean(accuracy):Q"))
