@@ -1,5 +1,6 @@
 """Commands about many runs: ``reproduce``, ``sweep``, ``report`` and ``export``."""
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -242,5 +243,13 @@ def export(
     from entrofed.export import export as write
     from entrofed.store import find_runs
 
-    for path in write(find_runs(runs), output, to):
+    told = logging.StreamHandler()  # what was left alone, what was replaced
+    logger = logging.getLogger("entrofed")
+    logger.addHandler(told)
+    logger.setLevel(logging.INFO)
+    try:
+        paths = write(find_runs(runs), output, to)
+    finally:
+        logger.removeHandler(told)
+    for path in paths:
         terminal.console.print(str(path), highlight=False, markup=False)
