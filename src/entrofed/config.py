@@ -350,6 +350,18 @@ def _explain(problem: Any) -> str:
     return f"{where} = {problem['input']!r}: {problem['msg']}"
 
 
+def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A table without tables in it.
+
+    >>> flat({"rounds": 2, "data": {"name": "iris"}})
+    {'rounds': 2, 'data.name': 'iris'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
 def to_toml(experiment: Experiment) -> str:
     """The resolved experiment as a file that :func:`read` gives the same experiment for."""
     settings = experiment.model_dump(exclude_none=True)

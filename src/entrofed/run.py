@@ -23,7 +23,7 @@ from entrofed.augment import NEED_COLOUR
 from entrofed.backend import Backend
 from entrofed.backends import open_backend
 from entrofed.checkpoint import Checkpoints
-from entrofed.config import Experiment
+from entrofed.config import Experiment, flat
 from entrofed.errors import ConfigError, LostModelsError, QuorumError
 from entrofed.federation import Federation, federate
 from entrofed.memories import Memories, Pool
@@ -328,7 +328,7 @@ def _check(folder: RunFolder, experiment: Experiment, resume: bool) -> None:
         raise ConfigError(
             f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
         )
-    before, now = _flat(folder.experiment().decisive()), _flat(experiment.decisive())
+    before, now = flat(folder.experiment().decisive()), flat(experiment.decisive())
     come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
     free = set() if come_and_go else {"rounds"}
     changed = [key for key in now if before.get(key) != now[key] and key not in free]
@@ -337,13 +337,6 @@ def _check(folder: RunFolder, experiment: Experiment, resume: bool) -> None:
             f"{folder.path}: the run was started with another configuration; changed: {', '.join(changed)}. "
             "Take another name, or replace the run with --overwrite"
         )
-
-
-def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
 
 
 def _log_to(path: Path) -> logging.FileHandler:

@@ -58,7 +58,7 @@ class FakeGrid(Grid):
     def sent(self, category: str) -> list[tuple[int, Message]]:
         return [(node, message) for kind, node, message in self.log if kind.split(".")[0] == category]
 
-    # ----- Flower's Grid
+    # ----- Flower's Grid; the first three belong to it and must not be needed
 
     def set_run(self, run: object) -> None:
         raise NotImplementedError

@@ -4,7 +4,7 @@ import json
 import math
 from typing import Any
 
-from entrofed.config import Experiment
+from entrofed.config import Experiment, flat
 from entrofed.store import Record
 
 FIGURES = ("loss", "accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
@@ -77,14 +77,5 @@ def settings(experiment: Experiment) -> dict[str, str | int | float | bool]:
     >>> settings(Experiment(name="x"))["data.clients"]
     10
     """
-    return _flat(experiment.model_dump(mode="json", exclude_none=True), "")
-
-
-def _flat(table: dict[str, Any], prefix: str) -> dict[str, str | int | float | bool]:
-    flat: dict[str, str | int | float | bool] = {}
-    for key, value in table.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = json.dumps(value) if isinstance(value, list) else value
-    return flat
+    table = flat(experiment.model_dump(mode="json", exclude_none=True))
+    return {key: json.dumps(value) if isinstance(value, list) else value for key, value in table.items()}

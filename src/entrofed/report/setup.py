@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from entrofed.config import to_toml
+from entrofed.config import flat, to_toml
 from entrofed.report.blocks import Block, Grid, Section, Source, Sources, Words
 from entrofed.report.charts import SLOTS
 from entrofed.report.collect import Group, Run
@@ -39,18 +39,11 @@ def differences(settings: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[list
     >>> differences([("a", {"lr": 0.1, "method": {"name": "x"}}), ("b", {"lr": 0.1, "method": {"name": "y"}})])
     (['method.name'], [['a', 'x'], ['b', 'y']])
     """
-    flat = [(name, _flat(table)) for name, table in settings]
-    keys = dict.fromkeys(key for _, table in flat for key in table if key not in ("name", "seed"))
-    found = [key for key in keys if len({_word(table.get(key)) for _, table in flat}) > 1]
-    return found, [[name, *(_word(table.get(key)) for key in found)] for name, table in flat]
+    tables = [(name, flat(table)) for name, table in settings]
+    keys = dict.fromkeys(key for _, table in tables for key in table if key not in ("name", "seed"))
+    found = [key for key in keys if len({_word(table.get(key)) for _, table in tables}) > 1]
+    return found, [[name, *(_word(table.get(key)) for key in found)] for name, table in tables]
 
 
 def _word(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

@@ -1,11 +1,11 @@
 """The server: which method chooses and weighs the clients, and for how long."""
 
-import torch
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from entrofed.flower import EntroStrategy
 from entrofed.flower.template.task import CLASSES, evaluate, model
+from entrofed.seeds import torch_stream
 
 app = ServerApp()
 
@@ -28,10 +28,11 @@ def main(grid: Grid, context: Context) -> None:
         lr=0.05,
         momentum=0.9,
     )
-    torch.manual_seed(int(config["seed"]))
+    with torch_stream(strategy.seed, "init"):
+        first = ArrayRecord(model().state_dict())
     strategy.start(
         grid,
-        initial_arrays=ArrayRecord(model().state_dict()),
+        initial_arrays=first,
         num_rounds=int(config["num-rounds"]),
         timeout=float(config["deadline"]),
         evaluate_fn=evaluate,
