@@ -227,7 +227,7 @@ def report(
         if every <= 0:
             raise ConfigError(f"--every {every}: must be above 0 seconds")
         terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
-        watch(lambda: find_runs(runs), output, every, stop=lambda: False)
+        watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title)
     else:
         write_report(find_runs(runs), output, title=title)
     terminal.console.print(f"Report: {output} ({output.stat().st_size / 1e6:.1f} MB)", highlight=False)

@@ -10,7 +10,13 @@ from entrofed.store import RunFolder
 Stamp = tuple[Path, int, int]
 
 
-def live(runs_of: Callable[[], list[RunFolder]], output: Path, every: float, stop: Callable[[], bool]) -> None:
+def live(
+    runs_of: Callable[[], list[RunFolder]],
+    output: Path,
+    every: float,
+    stop: Callable[[], bool],
+    title: str | None = None,
+) -> None:
     """Write the page anew whenever its runs have got on, until all are finished or ``stop`` says so.
 
     The page reloads itself every so many seconds; the last one written does not.
@@ -24,10 +30,10 @@ def live(runs_of: Callable[[], list[RunFolder]], output: Path, every: float, sto
         now = _stamps(runs)
         if now != before:
             before = now
-            write_report(runs, output, refresh=every)
+            write_report(runs, output, title=title, refresh=every)
         time.sleep(every)
     if runs:
-        write_report(runs, output)
+        write_report(runs, output, title=title)
 
 
 def _stamps(runs: list[RunFolder]) -> list[Stamp]:
