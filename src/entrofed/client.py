@@ -7,13 +7,11 @@ shuffled pass with the partial last batch kept; a model with BatchNorm skips a b
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.optim.adam import adam
-from torch.optim.sgd import sgd
 
 from entrofed.augment import AUGMENTS
 from entrofed.params import Params
@@ -58,18 +56,22 @@ class SGD:
         self.velocity = _restore(memory, "velocity", gradients)
 
     def step(self, slopes: Tensors) -> None:
-        """Change the parameters by their gradients."""
-        sgd(
+        """Change the parameters by their gradients.
+
+        The kernel is called directly: what :func:`torch.optim.sgd.sgd` does around it takes 5 % of a small
+        network's step.
+        """
+        torch._fused_sgd_(
             self.gradients.parameters,
             slopes,
-            cast("list[torch.Tensor | None]", self.velocity),
-            fused=True,
+            self.velocity if self.training.momentum else [],
             weight_decay=self.training.weight_decay,
             momentum=self.training.momentum,
             lr=self.training.lr,
             dampening=0.0,
             nesterov=False,
             maximize=False,
+            is_first_step=False,
         )
 
     def memory(self) -> PartState:
