@@ -14,7 +14,8 @@ from entrofed.errors import ConfigError
 from entrofed.gossip import Network
 from entrofed.memories import Pool
 from entrofed.registry import known
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 
 

@@ -8,7 +8,8 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.errors import ConfigError
 from entrofed.faults import Faults
 from entrofed.liars_study import ATTACKS, CAP, Poisoned, chart, experiment, figures, play, study, tables, ways
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 
 SMALL = {"seeds": 1, "rounds": 3, "alphas": (20.0,), "modes": ("histogram",)}

@@ -9,7 +9,8 @@ from entrofed.checkpoint import Checkpoints
 from entrofed.config import parse
 from entrofed.memories import Pool
 from entrofed.registry import known
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 
 OPTIONS = {"fedconcat": {"server": {"name": "concat", "clusters": 2, "encoder_rounds": 2}}}

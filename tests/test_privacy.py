@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from entrofed.config import parse
 from entrofed.errors import CheckpointError, ConfigError, DataError
 from entrofed.privacy import checked_counts, release
-from entrofed.run import prepare, release_once
+from entrofed.setup import prepare, release_once
 from entrofed.store import RunFolder
 from entrofed.types import Ledger
 

@@ -10,7 +10,8 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.checkpoint import Checkpoints
 from entrofed.config import parse
 from entrofed.memories import Pool
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 
 ray = pytest.importorskip("ray", reason="needs the extra ray")

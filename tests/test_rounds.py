@@ -9,7 +9,8 @@ from entrofed.client import WorkOrder, samples_of, train
 from entrofed.config import parse
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.registry import PART_KINDS, known
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.site import Site
 from entrofed.store import RunFolder
 

@@ -183,7 +183,7 @@ def validate(
 ) -> None:
     """Check an experiment file without running it, and show what it resolves to."""
     from entrofed.config import read, to_toml
-    from entrofed.run import prepare
+    from entrofed.setup import prepare
     from entrofed.view import draw_setup, federation_table, network_words
 
     experiment = read(file, overrides or ())

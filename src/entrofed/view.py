@@ -20,7 +20,7 @@ from entrofed.federation import Federation
 from entrofed.files import write_whole
 from entrofed.gossip import Network
 from entrofed.registry import PART_KINDS, known
-from entrofed.run import Setup
+from entrofed.setup import Setup
 from entrofed.store import RunFolder, find_runs
 from entrofed.topology import components
 

@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from entrofed.config import Experiment, parse
 from entrofed.flower import EntroStrategy, LocalData, Task, client_app
 from entrofed.flower.arrays import Format
-from entrofed.run import Setup, prepare
+from entrofed.setup import Setup, prepare
 from entrofed.site import Site
 
 Tamper = Callable[[Message, Message], list[Message]]

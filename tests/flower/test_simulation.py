@@ -57,7 +57,7 @@ def test_an_experiment_file(experiment, tmp_path, quiet_flower):
 def test_a_server_app_with_our_strategy(experiment, tmp_path, quiet_flower):
     from flwr.simulation import run_simulation
 
-    from entrofed.run import prepare
+    from entrofed.setup import prepare
 
     setup = prepare(experiment)
     server, found = ServerApp(), []

@@ -17,7 +17,8 @@ from entrofed.checkpoint import Checkpoints
 from entrofed.config import read
 from entrofed.flower.new import new_app
 from entrofed.memories import Pool
-from entrofed.run import prepare, run
+from entrofed.run import run
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 
 pytestmark = [

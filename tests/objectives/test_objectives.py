@@ -19,7 +19,7 @@ from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.restricted_softmax import RestrictedSoftmax
-from entrofed.run import prepare
+from entrofed.setup import prepare
 from entrofed.site import Site
 
 IDENTITY = torch.nn.Identity()

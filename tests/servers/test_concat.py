@@ -9,8 +9,9 @@ import torch
 from entrofed.concatenated import Concatenated
 from entrofed.config import parse
 from entrofed.errors import ConfigError
-from entrofed.run import prepare, run
+from entrofed.run import run
 from entrofed.servers.concat import Concat, clustered
+from entrofed.setup import prepare
 from entrofed.store import RunFolder
 from entrofed.types import Context, Ledger, Update
 

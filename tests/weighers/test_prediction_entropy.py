@@ -12,7 +12,7 @@ from entrofed.errors import ConfigError
 from entrofed.evaluate import predictions
 from entrofed.info.prediction import Predictions
 from entrofed.params import Params
-from entrofed.run import prepare
+from entrofed.setup import prepare
 from entrofed.site import Site
 from entrofed.weighers.prediction_entropy import PredictionEntropy
 

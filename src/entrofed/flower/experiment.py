@@ -23,7 +23,8 @@ from entrofed.config import Experiment, parse_text, to_toml
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.flower.client import trained_app
 from entrofed.flower.grid import GridBackend, Roster
-from entrofed.run import Observer, Setup, prepare, run
+from entrofed.run import Observer, run
+from entrofed.setup import Setup, prepare
 from entrofed.site import Site
 from entrofed.store import RunFolder
 
