@@ -24,9 +24,10 @@ from entrofed.info.histogram import count_equal
 from entrofed.methods.weighing import fedklentropy
 from entrofed.models import build
 from entrofed.orders import Rules
-from entrofed.params import Layout, Params, weighted_sum
+from entrofed.params import Layout, Params
 from entrofed.rounds import run_round
 from entrofed.seeds import torch_stream
+from entrofed.sums import weighted_sum
 from entrofed.types import Ledger, State, Training
 from local_training import CASES, WORKERS, federation
 

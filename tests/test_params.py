@@ -1,17 +1,12 @@
-"""The flat form of a model, and sums of it held to a plain twin."""
-
-from unittest.mock import patch
+"""The flat form of a model."""
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import nn
 
-from entrofed import params as module
 from entrofed.errors import CheckpointError, ConfigError
-from entrofed.params import BLOCK, Entry, Layout, weighted_sum
+from entrofed.params import Entry, Layout
 
 
 def network() -> nn.Sequential:
@@ -113,59 +108,3 @@ def test_join_wants_every_tensor() -> None:
     with pytest.raises(CheckpointError, match=r"'weight' should have shape \(3, 2\), found \(2, 3\)"):
         layout.join({**tensors, "weight": tensors["weight"].T})
     layout.join({**tensors, "more": np.zeros(1, np.float32)})  # what is not ours is not looked at
-
-
-def plain_sum(rows: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
-    """One number at a time, in Python's own float64."""
-    totals = []
-    for i in range(len(rows[0])):
-        total = 0.0
-        for row, weight in zip(rows, weights, strict=True):
-            total += float(row[i]) * float(weight)
-        totals.append(total)
-    return np.array(totals, np.float64)
-
-
-def same_bits(found: np.ndarray, expected: np.ndarray) -> None:
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found.view(np.uint64), expected.view(np.uint64))
-
-
-@pytest.mark.parametrize("length", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 3])
-def test_weighted_sum_is_the_plain_one_around_a_block(length: int) -> None:
-    rng = np.random.default_rng(length)
-    rows = [rng.standard_normal(length).astype(np.float32) for _ in range(3)]
-    weights = rng.dirichlet(np.ones(3))
-    same_bits(weighted_sum(rows, weights), plain_sum(rows, weights))
-
-
-numbers = st.floats(width=32, allow_nan=False, allow_infinity=False)
-
-
-@settings(deadline=None)
-@given(st.data(), st.integers(1, 5), st.integers(0, 40), st.integers(1, 9))
-def test_weighted_sum_is_the_plain_one(data: st.DataObject, clients: int, length: int, block: int) -> None:
-    rows = [
-        np.array(data.draw(st.lists(numbers, min_size=length, max_size=length)), np.float32) for _ in range(clients)
-    ]
-    weights = np.array(data.draw(st.lists(st.floats(0, 1), min_size=clients, max_size=clients)))
-    with patch.object(module, "BLOCK", block):
-        same_bits(weighted_sum(rows, weights), plain_sum(rows, weights))
-
-
-def test_order_of_accumulation_is_the_order_given() -> None:
-    big, one, minus = (np.array([value], np.float32) for value in (2.0**53, 1, -(2.0**53)))
-    ones = np.ones(3)
-    assert weighted_sum([big, one, minus], ones).tolist() == [0]  # 2**53 + 1 is not a float64
-    assert weighted_sum([big, minus, one], ones).tolist() == [1]
-
-
-def test_a_weight_for_every_row() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        weighted_sum([np.zeros(2, np.float32)] * 2, np.ones(1))
-
-
-def test_inputs_are_left_alone() -> None:
-    row, weights = np.array([1, 2], np.float32), np.array([0.5])
-    row.flags.writeable = weights.flags.writeable = False
-    assert weighted_sum([row], weights).tolist() == [0.5, 1.0]

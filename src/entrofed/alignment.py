@@ -15,8 +15,9 @@ from entrofed.evaluate import pieces_of, totals
 from entrofed.federation import Federation
 from entrofed.info.bounds import alignment_error
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.params import Layout, Params, weighted_sum
+from entrofed.params import Layout, Params
 from entrofed.site import EVALUATION_BATCH, Site
+from entrofed.sums import weighted_sum
 from entrofed.types import Update
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.params import Layout, Params, weighted_sum
+from entrofed.params import Layout, Params
+from entrofed.sums import weighted_sum
 from entrofed.types import Failure, PartState, Update, Weighing
 
 if TYPE_CHECKING:

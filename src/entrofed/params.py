@@ -10,7 +10,7 @@ which vector is which tensor.
 (4, 8, 1)
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -108,25 +108,3 @@ class Layout:
                 raise CheckpointError(f"tensor {name!r} should have shape {view.shape}, found {found}")
             view[...] = tensors[name]
         return params
-
-
-BLOCK = 1 << 15
-"""Values summed at a time, so that the float64 accumulator stays in cache."""
-
-
-def weighted_sum(rows: Sequence[Floats], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """``sum_k weights[k] * rows[k]``, accumulated in float64 in the order given.
-
-    Element by element, so that the result has the same bits whatever library or thread count is at work.
-
-    >>> weighted_sum([np.array([1, 2], "f4"), np.array([3, 6], "f4")], np.array([0.5, 0.5]))
-    array([2., 4.])
-    """
-    total = np.zeros(len(rows[0]), np.float64)
-    scratch = np.empty(min(BLOCK, len(total)), np.float64)
-    for start in range(0, len(total), BLOCK):
-        block = total[start : start + BLOCK]
-        for row, weight in zip(rows, weights, strict=True):
-            np.multiply(row[start : start + BLOCK], weight, out=scratch[: len(block)], dtype=np.float64)
-            block += scratch[: len(block)]
-    return total

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.errors import ConfigError
-from entrofed.params import Params, weighted_sum
+from entrofed.params import Params
 from entrofed.servers.momentum import displacement, narrow
+from entrofed.sums import weighted_sum
 from entrofed.types import Context, Ledger, PartState, ServerRule, Update, Weights
 
 Floats = NDArray[np.float64]

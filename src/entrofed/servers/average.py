@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.params import Params, weighted_sum
+from entrofed.params import Params
+from entrofed.sums import weighted_sum
 from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 

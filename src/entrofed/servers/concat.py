@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from entrofed.concatenated import Concatenated
 from entrofed.errors import ConfigError, DataError
 from entrofed.objectives.branch import Branch
-from entrofed.params import Params, weighted_sum
+from entrofed.params import Params
+from entrofed.sums import weighted_sum
 from entrofed.types import (
     ALL_CLIENTS,
     LABEL_COUNTS,

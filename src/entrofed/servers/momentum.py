@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.errors import ConfigError
-from entrofed.params import Params, weighted_sum
+from entrofed.params import Params
+from entrofed.sums import weighted_sum
 from entrofed.types import Context, Ledger, PartState, ServerRule, Update, Weights
 
 LARGEST = float(np.finfo(np.float32).max)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from entrofed.errors import ConfigError
-from entrofed.params import Params, weighted_sum
+from entrofed.params import Params
 from entrofed.servers.average import average
+from entrofed.sums import weighted_sum
 from entrofed.types import Context, Method, PartState, ServerRule, Training, Update, Weights
 
 if TYPE_CHECKING:
