@@ -33,16 +33,18 @@ def cells_table(directory: Path | None) -> Table:
             path = f"{paper.name}/{table.id}"
             selection = select(path)[-1]
             missing = missing_data(selection, directory)
-            for cell in table.cells.values():
+            for i, cell in enumerate(table.cells.values()):
                 shown.add_row(
-                    path,
+                    "" if i else path,
                     cell.id,
                     str(cell.setting["rounds"]),
                     str(len(cell.columns)),
-                    "no data" if cell.id in missing else "" if cell.values else "ours",
+                    "absent" if cell.id in missing else "" if cell.values else "ours",
                 )
+            shown.add_section()
     shown.caption = (
         "columns: the paper's and our controls; ours: a cell that the paper does not have\n"
+        "absent: its data is not in the data directory (entrofed data list)\n"
         "play one with: entrofed reproduce TABLE --cell CELL"
     )
     return shown
