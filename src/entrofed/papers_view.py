@@ -10,8 +10,8 @@ from entrofed.papers import Table as Reports
 from entrofed.suite.ranking import Rank
 from entrofed.suite.reproduce import missing_data, select
 from entrofed.suite.results import Result
-from entrofed.suite.statistics import LEVEL, Row
-from entrofed.suite.verdict import Line, Verdict, ranking, verdicts
+from entrofed.suite.statistics import Row
+from entrofed.suite.verdict import Line, Verdict, outcome, ranking, verdicts
 
 
 def list_of_tables() -> Table:
@@ -183,7 +183,6 @@ def gain_cells(row: Row, unit: str) -> list[str]:
         return [row.against, row.method, "0", *[""] * 5]
     low, high = found.interval.low, found.interval.high
     p = row.t_p_holm
-    verdict = "" if p is None else "open" if p >= LEVEL else "better" if found.difference < 0 else "worse"
     return [
         row.against,
         row.method,
@@ -192,7 +191,7 @@ def gain_cells(row: Row, unit: str) -> list[str]:
         "" if low is None or high is None else f"{_signed(-high, unit)}..{_signed(-low, unit)}",
         f"{found.losses}, {found.wins}",
         "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
-        verdict,
+        outcome(row),
     ]
 
 

@@ -192,6 +192,23 @@ def test_the_page_tells_all(tmp_path):
     assert again.read_text() == text
 
 
+def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
+    values = {"FedAvg": [0.80, 0.81, 0.83], "Entropy": [0.90, 0.91, 0.92], "Uniform": [0.92, 0.90, 0.91]}
+    runs = [made(label, seed, [value]) for label, row in values.items() for seed, value in enumerate(row)]
+    page, _ = write_page(runs, tmp_path / "results.md")
+    [line] = [line for line in page.read_text().splitlines() if line.startswith(f"| [{IRIS}]")]
+    told, here, controls = line.strip("| ").split(" | ")[-3:]
+    assert told.startswith("ahead in ")
+    assert here == "ahead in 1 of 1; shown: 1 better, 0 worse"
+    assert controls == "ahead in 0 of 1; shown: 0 better, 0 worse"
+
+
+def test_a_warning_names_the_columns_with_few_seeds():
+    runs = [made(label, seed, [0.9]) for label, n in (("FedAvg", 3), ("Entropy", 2)) for seed in range(n)]
+    [found] = verdicts(IRIS, runs, metrics=("accuracy",))
+    assert found.warnings[0].startswith("Entropy: rests on 2 seeds")
+
+
 def test_probing_leaves_nothing_behind(tmp_path):
     [selection] = select(IRIS, ["iris"], ["FedAvg", "Entropy"])
     runs, found = reproduce.shorten([selection], tmp_path / "out", None, 3, 1e9, None)

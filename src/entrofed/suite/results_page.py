@@ -1,5 +1,7 @@
 """Stored results as a page of Markdown with pictures: what ``entrofed reproduce page`` writes."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from entrofed.files import write_whole
 from entrofed.papers import METRICS, SPREADS, Paper, Table, papers
 from entrofed.papers_view import gain_cells, line_cells, ordering_words, other_figures, rank_rows
 from entrofed.suite.results import Result
-from entrofed.suite.verdict import Verdict, ranking, verdicts
+from entrofed.suite.statistics import Row
+from entrofed.suite.verdict import Verdict, outcome, ranking, verdicts
 from entrofed.view import save_chart
 
 OURS, PAPERS = "ours, 95 % interval", "in the paper"
@@ -21,7 +24,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
     """Write the page, and a picture for each table beside it."""
     images = output.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
-    written, lines = [], list(_head(results))
+    written, glance, lines = [], [], []
     for paper in papers().values():
         tables = [
             table for table in paper.tables.values() if any(r.table == f"{paper.name}/{table.id}" for r in results)
@@ -39,8 +42,9 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             picture = images / f"results-{path.replace('/', '-')}.svg"
             save_chart(chart(judged), picture)
             written.append(picture)
+            glance.append(_at_a_glance(path, table, judged))
             lines += _table(paper, table, judged, f"images/{picture.name}", results)
-    write_whole(output, "\n".join(lines) + "\n")
+    write_whole(output, "\n".join([*_head(results), *_rows(GLANCE, glance), *lines]) + "\n")
     return [output, *written]
 
 
@@ -61,6 +65,63 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         "are differences between runs with the same seed, which share data, partition and first model; p is that of "
         "the paired t-test after Holm's correction over the table's rows; *open*: no difference is shown."
     )
+    yield ""
+    yield (
+        "At a glance, over the cells below: how many of the paper's ordered pairs of columns come out in its order; in "
+        "how many comparisons the paper's own method is ahead of another column, there and here; and for how many a "
+        "difference is shown (three seeds show only large ones, one seed shows none)."
+    )
+    yield ""
+
+
+GLANCE = (
+    "table",
+    "cells",
+    "seeds",
+    "pairs in the paper's order",
+    "its method, in the paper",
+    "here",
+    "beside our controls",
+)
+
+
+def _at_a_glance(path: str, table: Table, judged: list[Verdict]) -> list[str]:
+    """What a table comes to, in one line."""
+    told = [
+        (numbers[own].value > numbers[other].value)
+        for numbers in (verdict.cell.values.get(verdict.metric, {}) for verdict in judged)
+        for own in table.own
+        for other in numbers
+        if own in numbers and other not in table.own
+    ]
+    gains = [row for verdict in judged for row in verdict.gains if row.method not in table.own]
+    seeds = sorted({line.ours.n for verdict in judged for line in verdict.lines})
+    orderings = [verdict.ordering for verdict in judged if verdict.ordering is not None]
+    pairs = sum(found.pairs for found in orderings)
+    held = pairs - sum(len(found.discordant) + len(found.tied) for found in orderings)
+    return [
+        f"[{path}](#{_anchor(f'{path}: {table.caption}')})",
+        str(len(judged)),
+        f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+        f"{held} of {pairs}" if pairs else "",
+        f"ahead in {sum(told)} of {len(told)}" if told else "",
+        _ahead([row for row in gains if row.method not in table.controls]),
+        _ahead([row for row in gains if row.method in table.controls]),
+    ]
+
+
+def _ahead(gains: Sequence[Row]) -> str:
+    differences = [row.paired.difference for row in gains if row.paired is not None]
+    if not differences:
+        return ""
+    words = f"ahead in {sum(difference < 0 for difference in differences)} of {len(differences)}"
+    shown = Counter(outcome(row) for row in gains)
+    return f"{words}; shown: {shown['better']} better, {shown['worse']} worse"
+
+
+def _anchor(heading: str) -> str:
+    """Where a heading's link points to."""
+    return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
 
 
 def _table(paper: Paper, table: Table, judged: list[Verdict], picture: str, results: list[Result]) -> Iterator[str]:

@@ -21,6 +21,8 @@ from ..errors import ConfigError, DataError, unknown
 Method = Literal["t", "bootstrap"]
 LEVEL = 0.05
 """Level of significance of the critical difference."""
+FEW = 3
+"""Fewer seeds than this are too few for a claim."""
 LARGEST = 1e100
 """Figures are refused from here on, so that no square overflows."""
 
@@ -203,7 +205,7 @@ def few_seeds(n: int) -> str | None:
 
     >>> few_seeds(3)
     """
-    if n >= 3:
+    if n >= FEW:
         return None
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     return f"rests on {seeds}; three are the least for a claim: run more seeds that all methods share"

@@ -21,6 +21,8 @@ from entrofed.papers import UNITS, Cell, Reported, Table, find
 from entrofed.suite.ranking import Rank, ranks
 from entrofed.suite.results import Result
 from entrofed.suite.statistics import (
+    FEW,
+    LEVEL,
     Interval,
     Ordering,
     Row,
@@ -77,6 +79,13 @@ def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | N
         for metric in metrics or table.metrics
         if any(found.figure(metric) is not None for found in mine)
     ]
+
+
+def outcome(row: Row) -> str:
+    """What a gain comes to: better, worse, open (no difference is shown), or nothing where there is no test."""
+    if row.paired is None or row.t_p_holm is None:
+        return ""
+    return "open" if row.t_p_holm >= LEVEL else "better" if row.paired.difference < 0 else "worse"
 
 
 def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
@@ -147,7 +156,11 @@ def _warnings(cell: Cell, lines: Sequence[Line]) -> tuple[str, ...]:
     """What weakens a claim: few seeds, fewer rounds than the paper's, columns of different length."""
     if not lines:
         return ()
-    found = [word] if (word := few_seeds(min(line.ours.n for line in lines))) else []
+    fewest = min(line.ours.n for line in lines)
+    found = [word] if (word := few_seeds(fewest)) else []
+    few = [line.column for line in lines if line.ours.n < FEW]
+    if found and len(few) < len(lines):
+        found = [f"{', '.join(few)}: {found[0]}"]
     shares = {}
     for line in lines:
         whole = cell.experiment(cell.columns[line.column])["rounds"]
