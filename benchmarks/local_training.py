@@ -31,6 +31,8 @@ from entrofed.seeds import torch_stream
 from entrofed.types import Ledger, State, Training
 
 WORKERS = 2
+PAUSE = 0.5
+"""Seconds before each timing, in which the threads of the side before go to sleep."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ def measure(case: Case, repeats: int, compiled: bool) -> None:
         side()
     for _ in range(repeats):
         for name, side in sides.items():
+            time.sleep(PAUSE)
             began = time.perf_counter()
             side()
             best[name] = min(best[name], time.perf_counter() - began)
