@@ -98,6 +98,9 @@ def test_columns_are_ranked_over_cells_and_seeds():
         ("Uniform", 3, 6),
     ]
     assert ranking(IRIS, runs[:3]) == []
+    ours = [made("Uniform", seed, [1.0], cell="heart-unique") for seed in range(3)]  # the paper has no such cell
+    assert ranking(IRIS, [*runs, *ours]) == found
+    assert ranking(IRIS, [*ours, *(replace(run, column="FedAvg") for run in ours)])
 
 
 def test_few_seeds_and_uneven_rounds_are_warned_of():

@@ -89,11 +89,16 @@ def outcome(row: Row) -> str:
 
 
 def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
-    """The columns by mean rank over cells and seeds, if there are three or more; who lacks a cell is left out."""
+    """The columns by mean rank over cells and seeds, if there are three or more; who lacks a cell is left out.
+
+    Cells of ours, which the paper does not have, count only if there are no others.
+    """
     table = find(path)[1]
     values: dict[str, dict[tuple[str, int], float]] = {}
-    for found in results:
-        if found.table == path and (figure := found.figure(table.judged_by)) is not None:
+    mine = [found for found in results if found.table == path]
+    told = [found for found in mine if table.cells[found.cell].values]
+    for found in told or mine:
+        if (figure := found.figure(table.judged_by)) is not None:
             values.setdefault(found.column, {})[found.cell, found.seed] = figure
     cells = {cell for blocks in values.values() for cell, _ in blocks}
     whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
