@@ -24,7 +24,13 @@ class Site:
     def __init__(self, federation: Federation, build: Callable[[], torch.nn.Module], *, compiled: bool) -> None:
         self.federation = federation
         self.bench = Workbench(build, compiled=compiled)
-        self._shift, self._scale = torch.from_numpy(federation.shift), torch.from_numpy(federation.scale)
+        self._shift, self._scale = self._whole(federation.shift), self._whole(federation.scale)
+
+    def _whole(self, values: NDArray[np.float32]) -> torch.Tensor:
+        """A number a channel as one for every value of an image, which is six times as fast to subtract."""
+        data = self.federation.data
+        found = torch.from_numpy(values)
+        return found.expand(*data.train_x.shape[2:], len(values)).contiguous() if data.kind == "image" else found
 
     def samples(self, part: str, rows: NDArray[np.int64] | slice) -> tuple[torch.Tensor, torch.Tensor]:
         """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens."""
