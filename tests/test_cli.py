@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -295,6 +296,14 @@ def test_doctor(go: Go) -> None:
     assert "digits, iris" in lines[-1]
     assert "mnist" not in lines[-1]
     assert sorted(path.name for path in Path().iterdir()) == ["iris.toml"]
+
+
+def test_doctor_tells_which_extras_are_there(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["numpy>=2", "numba>=0.61; extra == 'fast'", "alembic>=1; extra == 'mlflow'", "pytest>=8; extra == 'dev'"]
+    found = SimpleNamespace(name="Numba"), SimpleNamespace(name="mlflow_skinny")
+    monkeypatch.setattr(doctor, "requires", lambda _: lines)
+    monkeypatch.setattr(doctor, "distributions", lambda: found)
+    assert "extras: fast installed; pip install 'entrofed[NAME]' gets others: mlflow\n" in go("doctor").out
 
 
 def test_doctor_finds_what_is_wrong(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 """``entrofed doctor``: does this machine have what a run needs?"""
 
 import os
+import re
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +43,19 @@ def _compiler(_: Path) -> str:
     return f"{found}: engine.compile = true can be used" if found else "none: engine.compile = true cannot be used"
 
 
+def _extras(_: Path) -> str:
+    needs: dict[str, list[str]] = {}
+    for line in requires("entrofed") or ():
+        package, extra = re.split(r"[^\w.-]", line, maxsplit=1)[0], re.search(r"extra == ['\"](\w+)['\"]", line)
+        if extra is not None and extra[1] != "dev":
+            needs.setdefault(extra[1], []).append(package)
+    installed = {found.name.lower().replace("_", "-") for found in distributions()}
+    here = [extra for extra, packages in needs.items() if installed.issuperset(packages)]
+    others = [extra for extra in needs if extra not in here]
+    words = f"{', '.join(here) or 'none'} installed"
+    return words + (f"; pip install 'entrofed[NAME]' gets others: {', '.join(others)}" if others else "")
+
+
 def _data(root: Path) -> str:
     here = [name for name, e in CATALOG.items() if e.here(root)]
     return f"{root}: {', '.join(here)}; 'entrofed data fetch NAME' gets others"
@@ -51,6 +66,7 @@ CHECKS: dict[str, Callable[[Path], str]] = {
     "workers": _workers,
     "storage": _storage,
     "compiler": _compiler,
+    "extras": _extras,
     "data": _data,
 }
 
