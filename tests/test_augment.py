@@ -119,8 +119,10 @@ def plain_jitter(image: np.ndarray, brightness: float, contrast: float, saturati
     return np.clip(image, 0, 1)
 
 
-def test_jitter_is_the_plain_one() -> None:
-    x = pictures()
+@pytest.mark.parametrize(("side", "together"), [(4, True), (3, False)])  # 16 pixels, changed four at a time, and 9
+def test_jitter_is_the_plain_one(side: int, together: bool) -> None:
+    assert (side**2 % augment.TOGETHER == 0) is together
+    x = pictures(height=side, width=side)
     y = augment.jitter(x, rng()).numpy()
     draws = rng()
     factors = draws.uniform(1 - STRENGTH, 1 + STRENGTH, size=(3, 64))

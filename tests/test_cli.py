@@ -681,9 +681,8 @@ def test_report_and_export(go: Go) -> None:
     assert code == 0
     assert "page.html" in out
     assert Path("page.html").read_text().startswith("<!doctype html>")
-    assert (
-        go("report", "runs", "--live", "--title", "Irises", "-o", "live.html").code == 0
-    )  # all are finished: it ends at once
+    # all are finished: it ends at once
+    assert go("report", "runs", "--live", "--title", "Irises", "-o", "live.html").code == 0
     assert '"refresh":null' in Path("live.html").read_text()
     assert "<title>Irises</title>" in Path("live.html").read_text()
     code, out, _ = go("export", "runs", "--to", "csv", "-o", "out")

@@ -17,6 +17,8 @@ from entrofed.sums import BLOCK, weighted_sum
 @pytest.fixture(params=["numpy", "compiled"])
 def way(request: pytest.FixtureRequest) -> Iterator[str]:
     """Both ways, whatever the size."""
+    if request.param == "compiled":
+        pytest.importorskip("numba")
     with patch.object(sums, "LARGE", 0 if request.param == "compiled" else 1 << 60):
         yield request.param
 

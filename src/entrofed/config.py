@@ -20,7 +20,6 @@
 """
 
 import os
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
@@ -37,6 +36,7 @@ from entrofed.errors import ConfigError, unknown
 from entrofed.faults import Faults
 from entrofed.privacy import Neighbours
 from entrofed.registry import PART_KINDS, build, find, known
+from entrofed.toml import dumps
 from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, Method, Training
 
 Spec = str | dict[str, Any]
@@ -350,46 +350,6 @@ def _explain(problem: Any) -> str:
     return f"{where} = {problem['input']!r}: {problem['msg']}"
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A table without tables in it.
-
-    >>> flat({"rounds": 2, "data": {"name": "iris"}})
-    {'rounds': 2, 'data.name': 'iris'}
-    """
-    found: dict[str, Any] = {}
-    for key, value in table.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
 def to_toml(experiment: Experiment) -> str:
     """The resolved experiment as a file that :func:`read` gives the same experiment for."""
-    settings = experiment.model_dump(exclude_none=True)
-    lines: list[str] = []
-    _table(settings, (), lines)
-    return "\n".join(lines) + "\n"
-
-
-def _table(table: Mapping[str, Any], path: tuple[str, ...], lines: list[str]) -> None:
-    if path:
-        lines.append(f"\n[{'.'.join(map(_key, path))}]")
-    for key, value in table.items():
-        if not isinstance(value, Mapping):
-            lines.append(f"{_key(key)} = {_value(value)}")
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            _table(value, (*path, key), lines)
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(item) for item in value)}]"
-    if isinstance(value, str):
-        return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in value) + '"'
-    return repr(value)
+    return dumps(experiment.model_dump(exclude_none=True))

@@ -160,8 +160,7 @@ def ordering_words(verdict: Verdict) -> str:
     ordering = verdict.ordering
     if ordering is None or ordering.tau is None:
         return ""
-    held = ordering.pairs - len(ordering.discordant) - len(ordering.tied)
-    words = f"the paper's ordering: {held} of {ordering.pairs} pairs hold (tau {ordering.tau:+.2f})"
+    words = f"the paper's ordering: {ordering.held} of {ordering.pairs} pairs hold (tau {ordering.tau:+.2f})"
     if ordering.discordant and len(ordering.discordant) <= 4:
         words += "; the other way round: " + ", ".join(f"{better} > {worse}" for better, worse in ordering.discordant)
     return words

@@ -19,12 +19,13 @@ from typing import Any
 from entrofed.backend import Backend
 from entrofed.backends import open_backend
 from entrofed.checkpoint import Checkpoints
-from entrofed.config import Experiment, flat
+from entrofed.config import Experiment
 from entrofed.errors import ConfigError, LostModelsError, QuorumError
 from entrofed.memories import Memories, Pool
 from entrofed.rounds import run_round
 from entrofed.setup import Setup, open_ledger, prepare, release_once, rules_of
 from entrofed.store import Record, RunFolder, json_line
+from entrofed.toml import flat
 from entrofed.types import State
 
 log = logging.getLogger("entrofed")

@@ -98,7 +98,7 @@ def _at_a_glance(path: str, table: Table, judged: list[Verdict]) -> list[str]:
     seeds = sorted({line.ours.n for verdict in judged for line in verdict.lines})
     orderings = [verdict.ordering for verdict in judged if verdict.ordering is not None]
     pairs = sum(found.pairs for found in orderings)
-    held = pairs - sum(len(found.discordant) + len(found.tied) for found in orderings)
+    held = sum(found.held for found in orderings)
     return [
         f"[{path}](#{_anchor(f'{path}: {table.caption}')})",
         str(len(judged)),

@@ -74,6 +74,11 @@ class Ordering:
     discordant: tuple[tuple[str, str], ...]
     tied: tuple[tuple[str, str], ...]
 
+    @property
+    def held(self) -> int:
+        """Pairs that came out in the paper's order."""
+        return self.pairs - len(self.discordant) - len(self.tied)
+
 
 def interval(
     values: Iterable[float],
