@@ -8,12 +8,16 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch.autograd.graph import _engine_run_backward
 
 from entrofed.params import Floats, Layout, Params
 from entrofed.seeds import torch_stream
 from entrofed.types import Given, Objective
 
 Tensors = list[torch.Tensor]
+Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
+
+_ONE = torch.ones(())
 
 
 class Workbench:
@@ -88,19 +92,30 @@ class Gradients:
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
         self.parameters: Tensors = [named[name] for name in used]
+        self._inputs = tuple(self.parameters)
         places = {entry.name: slice(entry.start, entry.start + entry.size) for entry in layout.entries}
         self._places, self._length = [places[name] for name in used], layout.trainable
-        self._compiled = _compile(model, objective, used) if compiled else None
+        recurrent = any(isinstance(module, torch.nn.RNNBase) for module in model.modules())
+        self._compile = compiled and not recurrent  # unrolled, a recurrent network is slower than torch's own kernel
+        self._compiled: dict[torch.Size, Compiled] = {}
 
     def __call__(self, x: torch.Tensor, y: torch.Tensor, given: Given, *, whole: bool) -> tuple[torch.Tensor, Tensors]:
         """The loss of a batch (or its terms), and the gradient of each of ``parameters``.
 
         Only whole batches are compiled: every size of a partial one would be compiled again.
         """
-        if self._compiled is not None and whole:
-            return self._compiled(x, y, given)
+        if self._compile and whole:
+            if x.shape not in self._compiled:
+                from entrofed.compiled import compile_gradients  # takes seconds
+
+                self._compiled[x.shape] = compile_gradients(self._model, self._objective, self.parameters, x, y, given)
+            return self._compiled[x.shape](x, y, given)
         loss = self._objective.loss(self._model, x, y, given)
-        return loss.detach(), list(torch.autograd.grad(loss.sum() if loss.ndim else loss, self.parameters))
+        return loss.detach(), self._differentiate(loss.sum() if loss.ndim else loss)
+
+    def _differentiate(self, loss: torch.Tensor) -> Tensors:
+        """What :func:`torch.autograd.grad` returns; its checks take 5 % of a small network's step."""
+        return list(_engine_run_backward((loss,), (_ONE,), False, False, self._inputs, False, accumulate_grad=False))
 
     def tensors(self, flat: Floats) -> Tensors:
         """What a vector of all trainable parameters holds for ``parameters``, in their memory format."""
@@ -115,50 +130,3 @@ class Gradients:
         for tensor, place in zip(tensors, self._places, strict=True):
             flat[place] = tensor.reshape(-1).numpy()
         return flat
-
-
-Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
-
-
-def _compile(model: torch.nn.Module, objective: Objective, used: list[str]) -> Compiled:
-    """Loss and gradients as one compiled graph, forward and backward together."""
-    named, buffers = dict(model.named_parameters()), dict(model.named_buffers())
-    values = [named[name].detach() for name in used]
-    names = [f"model.{name}" for name in (*used, *buffers)]
-    module = _Loss(model, objective)
-
-    def loss(
-        values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor, given: Given
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, Tensors]]:
-        changed = [buffer.clone() for buffer in buffers]
-        state = dict(zip(names, values + changed, strict=True))
-        found = torch.func.functional_call(module, state, (x, y, given))
-        return found.sum(), (found, changed)
-
-    def gradients(
-        values: Tensors, buffers: Tensors, x: torch.Tensor, y: torch.Tensor, given: Given
-    ) -> tuple[torch.Tensor, Tensors]:
-        found, (_, (value, changed)) = torch.func.grad_and_value(loss, has_aux=True)(values, buffers, x, y, given)
-        for buffer, new in zip(buffers, changed, strict=True):
-            buffer.copy_(new)
-        return value, found
-
-    function = torch.compile(gradients, dynamic=False)
-    kept = list(buffers.values())
-
-    def call(x: torch.Tensor, y: torch.Tensor, given: Given) -> tuple[torch.Tensor, Tensors]:
-        with torch.no_grad():
-            return function(values, kept, x, y, dict(given))
-
-    return call
-
-
-class _Loss(torch.nn.Module):
-    """An objective's loss as a module, so that its model's parameters can be replaced by arguments."""
-
-    def __init__(self, model: torch.nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.model, self.objective = model, objective
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
-        return self.objective.loss(self.model, x, y, given)
