@@ -91,6 +91,7 @@ class Gradients:
             trial = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
+        self._used = used
         self.parameters: Tensors = [named[name] for name in used]
         self._inputs = tuple(self.parameters)
         places = {entry.name: slice(entry.start, entry.start + entry.size) for entry in layout.entries}
@@ -108,7 +109,7 @@ class Gradients:
             if x.shape not in self._compiled:
                 from entrofed.compiled import compile_gradients  # takes seconds
 
-                self._compiled[x.shape] = compile_gradients(self._model, self._objective, self.parameters, x, y, given)
+                self._compiled[x.shape] = compile_gradients(self._model, self._objective, self._used, x, y, given)
             return self._compiled[x.shape](x, y, given)
         loss = self._objective.loss(self._model, x, y, given)
         return loss.detach(), self._differentiate(loss.sum() if loss.ndim else loss)
