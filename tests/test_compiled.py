@@ -38,7 +38,6 @@ REPRESENTED = {key: torch.randn((8, 256)) for key in ("global", "previous")}
 @pytest.mark.parametrize(
     ("name", "shape", "objective", "given"),
     [
-        ("mlp", (1, 8, 8), CrossEntropy(), {}),
         ("lenet5", (3, 17, 16), CrossEntropy(), {}),
         ("lenet_bn", (1, 16, 16), Contrastive(), REPRESENTED),
     ],
