@@ -306,6 +306,14 @@ def test_doctor_tells_which_extras_are_there(go: Go, monkeypatch: pytest.MonkeyP
     assert "extras: fast installed; pip install 'entrofed[NAME]' gets others: mlflow\n" in go("doctor").out
 
 
+def test_compiling_needs_a_compiler(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "c++-that-is-not-here")
+    code, _, err = go("run", "iris.toml", "--set", "engine.compile=true")
+    assert code == 2
+    assert "engine.compile = true needs a C++ compiler, and there is no 'c++-that-is-not-here'; install one" in err
+    assert "compiler: no c++-that-is-not-here: engine.compile = true cannot be used\n" in go("doctor").out
+
+
 def test_doctor_finds_what_is_wrong(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: Path) -> str:
         raise OSError("no [/dev/shm] here")

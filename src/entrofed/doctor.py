@@ -16,6 +16,7 @@ from rich.markup import escape
 from entrofed.backends.shared import SharedArrays
 from entrofed.data.catalog import CATALOG, data_directory
 from entrofed.files import write_whole
+from entrofed.setup import compiler
 from entrofed.store import environment
 
 
@@ -39,8 +40,8 @@ def _storage(_: Path) -> str:
 
 
 def _compiler(_: Path) -> str:
-    found = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    return f"{found}: engine.compile = true can be used" if found else "none: engine.compile = true cannot be used"
+    name, there = compiler()
+    return f"{name}: engine.compile = true can be used" if there else f"no {name}: engine.compile = true cannot be used"
 
 
 def _extras(_: Path) -> str:

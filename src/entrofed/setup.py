@@ -1,5 +1,8 @@
 """What an experiment file stands for: its data dealt out, its model built, its rules, what the server knows."""
 
+import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +43,20 @@ class Setup:
     """The peers' connections, where there is no server."""
 
 
+def compiler() -> tuple[str, bool]:
+    """The C++ compiler that torch would call, and whether it is there."""
+    name = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    return name, shutil.which(name) is not None
+
+
 def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup:
     """Load and deal out the data, build the model, and check that method, model and data go together."""
+    called, there = compiler()
+    if experiment.engine.compile and experiment.engine.backend in ("inline", "processes") and not there:
+        raise ConfigError(
+            f"engine.compile = true needs a C++ compiler, and there is no {called!r}; install one, name another in the "
+            "environment variable CXX, or leave engine.compile out"
+        )
     federation = federate(experiment.data, experiment.seed, data_directory)
     data = federation.data
     for name in experiment.method.augment:
