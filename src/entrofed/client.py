@@ -128,7 +128,7 @@ class Steering:
 
     def __init__(self, gradients: Gradients, pull: float, shift: Shift | None, lr: float) -> None:
         self._parameters, self._pull, self._lr = gradients.parameters, pull, lr
-        self._start = [parameter.detach().clone() for parameter in gradients.parameters] if pull else []
+        self._start = [parameter.clone() for parameter in gradients.parameters] if pull else []
         self._shift = gradients.tensors(shift.values) if shift is not None else []
         self._outside = shift is not None and shift.outside
 
@@ -196,20 +196,20 @@ def train(site: Site, order: WorkOrder) -> Update:
     optimizer: SGD | Adam | None = None
     with torch_stream(order.seed, "layers", order.round, order.client):
         for x, y, epoch in batches(site, rows, training, rng):
-            if len(y) == 1 and bench.has_batch_norm:
+            size = y.shape[0]
+            if size == 1 and bench.has_batch_norm:
                 continue
             given = given_for(x)
             gradients = bench.gradients(objective, x, y, given)
             if optimizer is None:
                 optimizer = OPTIMIZERS[training.optimizer](gradients, training, order.memory)
                 steering = Steering(gradients, objective.pull, shift, training.lr)
-            loss, slopes = gradients(x, y, given, whole=len(y) == training.batch_size)
-            with torch.no_grad():
-                steering.before_step(slopes)
-                optimizer.step(slopes)
-                steering.after_step()
+            loss, slopes = gradients(x, y, given, whole=size == training.batch_size)
+            steering.before_step(slopes)
+            optimizer.step(slopes)
+            steering.after_step()
             losses.append(loss)
-            sizes.append(len(y))
+            sizes.append(size)
             epochs.append(epoch)
             if len(losses) == most:
                 break

@@ -91,9 +91,9 @@ class Gradients:
             trial = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
-        self._used = used
-        self.parameters: Tensors = [named[name] for name in used]
-        self._inputs = tuple(self.parameters)
+        self._used, self._inputs = used, tuple(named[name] for name in used)
+        self.parameters: Tensors = [parameter.detach() for parameter in self._inputs]
+        """The values that gradients are asked for; to change them changes the model."""
         places = {entry.name: slice(entry.start, entry.start + entry.size) for entry in layout.entries}
         self._places, self._length = [places[name] for name in used], layout.trainable
         recurrent = any(isinstance(module, torch.nn.RNNBase) for module in model.modules())
