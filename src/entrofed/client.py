@@ -7,6 +7,7 @@ shuffled pass with the partial last batch kept; a model with BatchNorm skips a b
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -52,8 +53,18 @@ class SGD:
     """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass a parameter."""
 
     def __init__(self, gradients: Gradients, training: Training, memory: PartState) -> None:
-        self.gradients, self.training = gradients, training
-        self.velocity = _restore(memory, "velocity", gradients)
+        self.gradients, self.velocity = gradients, _restore(memory, "velocity", gradients)
+        self._kernel = partial(
+            torch._fused_sgd_,
+            weight_decay=training.weight_decay,
+            momentum=training.momentum,
+            lr=training.lr,
+            dampening=0.0,
+            nesterov=False,
+            maximize=False,
+            is_first_step=False,
+        )
+        self._moving = self.velocity if training.momentum else []
 
     def step(self, slopes: Tensors) -> None:
         """Change the parameters by their gradients.
@@ -61,18 +72,7 @@ class SGD:
         The kernel is called directly: what :func:`torch.optim.sgd.sgd` does around it takes 5 % of a small
         network's step.
         """
-        torch._fused_sgd_(
-            self.gradients.parameters,
-            slopes,
-            self.velocity if self.training.momentum else [],
-            weight_decay=self.training.weight_decay,
-            momentum=self.training.momentum,
-            lr=self.training.lr,
-            dampening=0.0,
-            nesterov=False,
-            maximize=False,
-            is_first_step=False,
-        )
+        self._kernel(self.gradients.parameters, slopes, self._moving)
 
     def memory(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""

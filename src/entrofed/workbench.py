@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from torch.autograd.graph import _engine_run_backward
+from torch.autograd.variable import Variable
 
 from entrofed.params import Floats, Layout, Params
 from entrofed.seeds import torch_stream
@@ -18,6 +18,7 @@ Tensors = list[torch.Tensor]
 Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
 
 _ONE = torch.ones(())
+_backward = Variable._execution_engine.run_backward
 
 
 class Workbench:
@@ -116,7 +117,7 @@ class Gradients:
 
     def _differentiate(self, loss: torch.Tensor) -> Tensors:
         """What :func:`torch.autograd.grad` returns; its checks take 5 % of a small network's step."""
-        return list(_engine_run_backward((loss,), (_ONE,), False, False, self._inputs, False, accumulate_grad=False))
+        return list(_backward((loss,), (_ONE,), False, False, self._inputs, False, accumulate_grad=False))
 
     def tensors(self, flat: Floats) -> Tensors:
         """What a vector of all trainable parameters holds for ``parameters``, in their memory format."""
