@@ -190,5 +190,5 @@ def chart(judged: Sequence[Verdict]) -> altair.FacetChart:
     cells = [verdict.cell.id for verdict in judged]
     facets: altair.FacetChart = panel.facet(
         facet=altair.Facet("cell:N", title=None, sort=cells), columns=3, data=altair.InlineData(values=rows)
-    )
+    ).resolve_scale(x="independent")  # datasets differ more than methods do
     return facets
