@@ -61,6 +61,24 @@ def test_each_shape_of_batches_has_a_graph_of_its_own():
         torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
 
 
+def partly_frozen():
+    model = build("digits_mlp", (1, 8, 8), 10)
+    model.encoder[1].weight.requires_grad_(False)
+    return model
+
+
+def test_parameters_without_gradients_are_looked_up_in_every_step():
+    bench = Workbench(partly_frozen, compiled=True)
+    x, y = batch(8, (1, 8, 8))
+    losses = []
+    for _ in range(2):
+        plain, compiled = (step(bench, CrossEntropy(), x, y, {}, whole=whole) for whole in (False, True))
+        torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
+        losses.append(plain[0])
+        bench.model.encoder[1].weight.mul_(-1)
+    assert losses[0] != losses[1]
+
+
 def test_gradients_are_those_of_autograd_to_the_bit():
     bench = Workbench(partial(build, "lenet5", (1, 16, 16), 10))
     x, y = batch(6, (1, 16, 16))
