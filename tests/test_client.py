@@ -179,7 +179,5 @@ def test_compiled_training_agrees_with_eager(digits, make_bench, training, name)
     assert compiled.params.values.tobytes() == again.params.values.tobytes()
     assert compiled.num_steps == eager.num_steps
     assert np.array_equal(compiled.params.counters, eager.params.counters)
-    if name == "digits_mlp":  # without dropout the draws are the same, so only rounding differs
-        np.testing.assert_allclose(compiled.params.values, eager.params.values, atol=1e-5)
-    else:
-        assert compiled.train_loss == pytest.approx(eager.train_loss, rel=0.2)
+    np.testing.assert_allclose(compiled.params.values, eager.params.values, atol=1e-5)  # the draws are the same
+    assert compiled.train_loss == pytest.approx(eager.train_loss, rel=1e-5)

@@ -35,16 +35,10 @@ def step(bench, objective, x, y, given, *, whole):
 REPRESENTED = {key: torch.randn((8, 256)) for key in ("global", "previous")}
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "objective", "given"),
-    [
-        ("lenet5", (3, 17, 16), CrossEntropy(), {}),
-        ("lenet_bn", (1, 16, 16), Contrastive(), REPRESENTED),
-    ],
-)
-def test_a_compiled_step_is_the_plain_one_but_for_rounding(name, shape, objective, given):
-    bench = Workbench(partial(build, name, shape, 10), compiled=True)
-    x, y = batch(8, shape)
+def test_a_compiled_step_is_the_plain_one_but_for_rounding():
+    objective, given = Contrastive(), REPRESENTED
+    bench = Workbench(partial(build, "lenet_bn", (1, 17, 16), 10), compiled=True)
+    x, y = batch(8, (1, 17, 16))
     plain = step(bench, objective, x, y, given, whole=False)
     first = step(bench, objective, x, y, given, whole=True)  # the one that is recorded
     again = step(bench, objective, x, y, given, whole=True)
