@@ -1,8 +1,11 @@
 """What several test files share."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads of two tests at a time would wait for each other
 
 import numpy as np
 import pytest

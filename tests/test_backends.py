@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
@@ -29,29 +30,56 @@ def run_on(backend, federation, bench, orders):
     return backend.run(orders)
 
 
+@pytest.fixture(scope="module", params=[1, 2, 3])
+def pool(request):
+    backend = ProcessBackend(request.param)
+    yield backend
+    backend.close()
+
+
+@pytest.mark.xdist_group("pool")  # or the pools are started twice
 @pytest.mark.parametrize("name", ["digits_mlp", "cnn"])
-@pytest.mark.parametrize("workers", [1, 2, 3])
-def test_processes_equal_inline(digits, make_bench, training, same, name, workers):
+def test_processes_equal_inline(digits, make_bench, training, same, pool, name):
     bench = make_bench(name)
     training = replace(training, augment=("crop", "flip"), persist_optimizer=True)
     orders = orders_for(bench, training)
-    expected = run_on(InlineBackend(), digits, bench, orders)
-    backend = ProcessBackend(workers)
-    try:
-        found = run_on(backend, digits, bench, orders)
-        rows = np.arange(len(digits.data.test_y))
-        (tally,) = evaluate(backend, [expected[0].params], "test", rows)
-    finally:
-        backend.close()
+    inline = InlineBackend()
+    expected = run_on(inline, digits, bench, orders)
+    found = run_on(pool, digits, bench, orders)
     for ours, theirs in zip(expected, found, strict=True):
         assert same(ours.params, theirs.params)
         assert ours.memory["velocity"].tobytes() == theirs.memory["velocity"].tobytes()
         assert replace(ours, params=None, seconds=0, memory={}) == replace(theirs, params=None, seconds=0, memory={})
-    inline = InlineBackend()
-    inline.host(digits, bench.build, bench.layout)
-    (expected_tally,) = evaluate(inline, [expected[0].params], "test", rows)
-    assert tally.loss == expected_tally.loss
-    assert np.array_equal(tally.confusion, expected_tally.confusion)
+    rows = np.arange(len(digits.data.test_y))
+    here, there = (evaluate(backend, [expected[0].params], "test", rows)[0] for backend in (inline, pool))
+    assert there.loss == here.loss
+    assert np.array_equal(there.confusion, here.confusion)
+
+
+@dataclass(frozen=True)
+class Threads:
+    """An order that tells with how many threads it is carried out; passes for a work order."""
+
+    params: Any
+    cost: int = 1
+
+    def carry_out(self, site: Any) -> int:
+        return torch.get_num_threads()
+
+
+def test_orders_have_one_thread_and_the_program_keeps_its_own(digits, bench, training, two_workers, same):
+    """Sums over several threads have other bits."""
+    orders, before = [Threads(bench.params), *orders_for(bench, training, [3])], torch.get_num_threads()
+    outcomes = []
+    try:
+        for threads, backend in ((1, InlineBackend()), (2, InlineBackend()), (2, two_workers)):
+            torch.set_num_threads(threads)
+            outcomes.append(run_on(backend, digits, bench, orders))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert [used for used, _ in outcomes] == [1, 1, 1]
+    assert all(same(outcomes[0][1].params, trained.params) for _, trained in outcomes)
 
 
 def test_compiled_training_is_the_same_everywhere(digits, bench, training, two_workers, same):
