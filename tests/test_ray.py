@@ -25,9 +25,9 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def cluster():
-    """Two nodes on this machine; the second can be killed."""
+@pytest.fixture(scope="module")
+def head():
+    """A cluster of one node, quick to notice that another is gone."""
     quickly = {
         "health_check_initial_delay_ms": 500,
         "health_check_period_ms": 500,
@@ -35,11 +35,19 @@ def cluster():
         "health_check_failure_threshold": 4,
     }
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": quickly})
-    second = made.add_node(num_cpus=1)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-    yield made, second
+    yield made
     ray.shutdown()
     made.shutdown()
+
+
+@pytest.fixture
+def cluster(head):
+    """Two nodes on this machine; the second can be killed."""
+    second = head.add_node(num_cpus=1)
+    yield head, second
+    if second in head.worker_nodes:
+        head.remove_node(second)
 
 
 def experiment(method, rounds=4, **sections):
@@ -76,6 +84,16 @@ def check_same(one, two, chosen):
     np.testing.assert_array_equal(state.params.values, other.params.values)
     for name, array in state.server.items():
         np.testing.assert_array_equal(array, other.server[name])
+
+
+def test_a_cluster_of_its_own(tmp_path):
+    """Without an address, Ray is started for the run and stopped after it. Before there is one of the tests'."""
+    assert "RAY_ADDRESS" not in os.environ
+    chosen = experiment("fedavg", rounds=1, engine={"backend": "ray", "workers": 1})
+    run(chosen, RunFolder(tmp_path / "there"))
+    run(chosen, RunFolder(tmp_path / "here"), backend=InlineBackend())
+    assert not ray.is_initialized()
+    check_same(RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there"), chosen)
 
 
 def test_the_same_bits_on_a_cluster_of_two_nodes(cluster, tmp_path):
@@ -148,13 +166,3 @@ def test_a_killed_actor_is_replaced(cluster, tmp_path):
     finally:
         backend.close()
     check_same(here, there, chosen)
-
-
-def test_a_cluster_of_its_own(tmp_path):
-    """Without an address, Ray is started for the run and stopped after it."""
-    assert "RAY_ADDRESS" not in os.environ
-    chosen = experiment("fedavg", rounds=1, engine={"backend": "ray", "workers": 1})
-    run(chosen, RunFolder(tmp_path / "there"))
-    run(chosen, RunFolder(tmp_path / "here"), backend=InlineBackend())
-    assert not ray.is_initialized()
-    check_same(RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there"), chosen)

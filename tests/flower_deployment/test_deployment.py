@@ -117,7 +117,8 @@ def test_a_node_dies_and_comes_back(federation, app, tmp_path):
     """By the fourth round Flower no longer takes the node for online: one whole round waits for it to the deadline, and
     the next until its heartbeat is missed, at most a minute after its death."""
     folder, rounds = tmp_path / "run", 4
-    run_id = federation.submit(app, folder=str(folder), num_rounds=rounds, nodes=NODES, cohort=1.0, deadline=30.0)
+    config = {"method": "fedavg", "num_rounds": rounds, "nodes": NODES, "cohort": 1.0, "deadline": 30.0}
+    run_id = federation.submit(app, folder=str(folder), **config)
     until("the first round is over", lambda: lines(folder / "metrics.jsonl"))
     federation.started["node-2"].kill()
     federation.node("node-2-again", f"partition-id=2 num-partitions={NODES}")

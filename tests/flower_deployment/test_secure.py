@@ -52,7 +52,8 @@ def test_only_registered_nodes_take_part(federation, tmp_path):
             "CERTIFICATE_VERIFY_FAILED",
         ),
     }
-    run_id = federation.submit(tmp_path / "my-app", folder=str(folder), num_rounds=1, nodes=2, cohort=1.0)
+    config = {"method": "fedavg", "num_rounds": 1, "nodes": 2, "cohort": 1.0}
+    run_id = federation.submit(tmp_path / "my-app", folder=str(folder), **config)
     for name, (process, message) in refused.items():
         assert process.wait(PATIENCE) == 1
         assert message in federation.log(name)

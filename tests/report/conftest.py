@@ -55,6 +55,11 @@ def record(number: int, accuracy: float, **changes: Any) -> dict[str, Any]:
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
     """Makes a run folder from accuracies, one a round, or from whole records."""
+    return maker(tmp_path)
+
+
+def maker(root: Path) -> Make:
+    """Makes run folders under a root."""
 
     def made(
         name: str,
@@ -65,7 +70,7 @@ def make(tmp_path: Path) -> Make:
         classes: tuple[str, ...] = CLASSES,
         **settings: Any,
     ) -> RunFolder:
-        folder = RunFolder(tmp_path / "runs" / name / f"seed-{seed}")
+        folder = RunFolder(root / "runs" / name / f"seed-{seed}")
         folder.path.mkdir(parents=True)
         records = [value if isinstance(value, dict) else record(i, value) for i, value in enumerate(rounds)]
         table = {

@@ -14,7 +14,7 @@ from entrofed.report import write_report
 from entrofed.run import summarize
 from entrofed.store import RunFolder, find_runs
 
-from .conftest import record
+from .conftest import maker, record
 from .test_report import peer_records
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -44,14 +44,16 @@ def page(browser: Any) -> Iterator[Any]:
     assert bad == []
 
 
-@pytest.fixture
-def report(make: Make, tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report with every kind of picture: with and without a server, held-out data, refusals."""
+    root = tmp_path_factory.mktemp("report")
+    make = maker(root)
     extras = {"id": {"accuracy": 0.7}, "refused": [{"client": 5, "reason": "dropped out"}]}
     folders = [make("fedavg", seed, [0.3, 0.5, 0.6 + seed / 50]) for seed in range(3)]
     folders += [make(EVIL, seed, [record(i, 0.4 + i / 10, **extras) for i in range(3)]) for seed in range(3)]
     folders.append(make("peers", 0, peer_records(), topology={"kind": "ring"}))
-    output = tmp_path / "page.html"
+    output = root / "page.html"
     write_report(folders, output)
     return output.as_uri()
 

@@ -24,8 +24,8 @@ from entrofed.types import Failure
 
 log = logging.getLogger("entrofed")
 
-POLL = 0.2
-"""Seconds between looks for replies."""
+POLL, POLL_LATER = 0.2, 3.0
+"""Seconds between looks for replies: the longer it takes, the seldomer, for each look costs the SuperLink."""
 PATIENCE, AGAIN = 60.0, 10.0
 """Seconds for the answer to a question, and for a node's that has let such a question pass before."""
 CLOCKS = 300.0
@@ -57,16 +57,17 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> dict[in
     if keys and len(keys) != len(messages):  # some could not be sent, and Flower does not say which
         keys = [sent.metadata.message_id for sent in messages]
     node_of = {key: int(sent.metadata.dst_node_id) for key, sent in zip(keys, messages, strict=False) if key}
-    left, replies, end = set(node_of), dict[int, Message](), time.monotonic() + timeout
+    left, replies, begun = set(node_of), dict[int, Message](), time.monotonic()
     while left:
         for reply in grid.pull_messages(sorted(left)):
             key = reply.metadata.reply_to_message_id
             if key in left:  # a second reply to the same message changes nothing
                 left.discard(key)
                 replies[node_of[key]] = reply
-        if not left or time.monotonic() >= end:
+        waited = time.monotonic() - begun
+        if not left or waited >= timeout:
             break
-        time.sleep(min(POLL, timeout))
+        time.sleep(min(max(POLL, waited / 10), POLL_LATER, timeout - waited))
     return replies
 
 
