@@ -142,13 +142,13 @@ def test_an_order_that_kills_twice_is_given_up(digits, bench, training, two_work
 
 
 def test_a_worker_that_hangs_is_not_waited_for(digits, bench, training):
-    backend = ProcessBackend(1, timeout=8.0)
+    backend = ProcessBackend(1, timeout=4.0)
     try:
         orders = [Misbehaving(bench.params, "hang", cost=99), *orders_for(bench, training)]
         outcomes = run_on(backend, digits, bench, orders)
     finally:
         backend.close()
-    assert outcomes[0] == Failure("no answer within 8 s")
+    assert outcomes[0] == Failure("no answer within 4 s")
     assert all(isinstance(outcome, Update) for outcome in outcomes[1:])
 
 

@@ -7,6 +7,7 @@ as it is free. A worker that dies is replaced and its order tried once more, the
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -35,6 +36,8 @@ TUNABLES = "GLIBC_TUNABLES"
 TRIES = 2
 GRACE = 5.0
 """Seconds a worker is given to end by itself."""
+START: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
+"""Workers are copies of a process that has loaded torch and computed nothing: to load it takes seconds."""
 
 
 class ProcessBackend(Backend):
@@ -145,9 +148,9 @@ class _Worker:
         self._start()
 
     def _start(self) -> None:
-        context = get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+        START.set_forkserver_preload([__name__])
+        self.connection, theirs = START.Pipe()
+        self._process: BaseProcess = START.Process(target=_work, args=(theirs,), daemon=True)
         with _as_a_worker_wants_it():
             self._process.start()
         theirs.close()
