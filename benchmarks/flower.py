@@ -3,8 +3,8 @@
     python benchmarks/flower.py [--rounds 6] [--repeats 2] [--data-dir DATA]
 
 LeNet-5 on CIFAR-10 with ten of a hundred clients a round, if CIFAR-10 is in the data directory; else the digits. Both
-sides run in turn, best of the repeats. Start-up is the whole time less that of the rounds; the first round, in which
-workers load their data, is not counted among the rounds.
+sides run in turn. A round is the best of the repeats; the first of each, in which workers load their data, does not
+count. Start-up is the whole time less that of the rounds, of the first run: later ones find things loaded already.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def main() -> None:
             models[side] = [{k: v for k, v in r.items() if k != "seconds"} for r in records]
     print("records are the same" if models["processes"] == models["flower"] else "RECORDS DIFFER")
     print(f"{'':12} {'start-up':>10} {'a round':>10}")
-    best = {side: tuple(min(column) for column in zip(*times, strict=True)) for side, times in found.items()}
+    best = {side: (times[0][0], min(a_round for _, a_round in times)) for side, times in found.items()}
     for side, (start, a_round) in best.items():
         print(f"{side:12} {start:8.1f} s {a_round:8.2f} s")
     start, a_round = (best["flower"][i] / best["processes"][i] for i in (0, 1))

@@ -89,7 +89,7 @@ def test_an_experiment_is_the_same_as_here(federation, tmp_path):
         alpha = 0.3
         [method]
         name = "fedentopt"
-        cohort = 1
+        cohort = 2
         server = "scaffold"
         lr = 0.05
         """

@@ -108,8 +108,6 @@ class ProcessBackend(Backend):
     def close(self) -> None:
         """End the workers and free the shared memory."""
         for worker in self._workers:
-            worker.connection.close()  # all at once, for it takes each some time to end
-        for worker in self._workers:
             worker.close()
         self._workers = []
         if self._data is not None:
