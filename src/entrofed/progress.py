@@ -71,7 +71,7 @@ def play_all(
                         console.print(f"round {record['round'] + 1}/{rounds}  {note}", highlight=False)
 
                 if not console.is_terminal:
-                    console.print(f"{folder.label}: {experiment.rounds} rounds", highlight=False)
+                    console.print(f"{folder.label}: {_rounds(experiment.rounds)}", highlight=False)
                 try:
                     options = {"data_directory": data_directory, "resume": resume, "observer": observe}
                     summary = _play(experiment, folder, backend, options)
@@ -84,9 +84,8 @@ def play_all(
                 finally:
                     progress.remove_task(task)
                     progress.advance(overall)
-                outcome = (
-                    f"accuracy {summary['accuracy']:.4f} after {summary['rounds']} rounds, {summary['seconds']:.1f} s"
-                )
+                played = _rounds(summary["rounds"])
+                outcome = f"accuracy {summary['accuracy']:.4f} after {played}, {summary['seconds']:.1f} s"
                 console.print(f"{folder.label}: {outcome}; in {folder.path}", highlight=False, soft_wrap=True)
                 if words := privacy_words(summary):
                     console.print(words, highlight=False)
@@ -94,6 +93,15 @@ def play_all(
         if backend is not None:
             backend.close()
     return failed
+
+
+def _rounds(number: int) -> str:
+    """In words.
+
+    >>> _rounds(1), _rounds(2)
+    ('1 round', '2 rounds')
+    """
+    return f"{number} round{'s' * (number != 1)}"
 
 
 def _open(engine: EngineSection) -> Backend | None:

@@ -76,6 +76,26 @@ def test_a_reply_that_takes_a_while():
     assert len(looks) == 6
 
 
+def test_the_longer_it_takes_the_seldomer_is_looked(monkeypatch):
+    """By a clock that only the pauses move: soon at first, then every three seconds, and once more at the deadline."""
+    grid, now, pauses = grid_of(n5="a"), [100.0], []
+    grid.nodes[5].tamper["query"] = mute
+
+    def sleep(seconds):
+        pauses.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr("entrofed.flower.grid.POLL", 0.2)
+    monkeypatch.setattr("entrofed.flower.grid.time.sleep", sleep)
+    monkeypatch.setattr("entrofed.flower.grid.time.monotonic", lambda: now[0])
+    assert exchange(grid, questions(grid, [5]), 100.0) == {}
+    assert pauses[:5] == [0.2] * 5
+    assert pauses[:-1] == sorted(pauses[:-1])
+    assert max(pauses) == 3.0
+    assert 50 < len(pauses) < 80
+    assert now[0] == pytest.approx(200.0)
+
+
 def test_the_first_of_two_replies_counts():
     grid = grid_of(n5="a")
     grid.nodes[5].tamper["query"] = lambda request, reply: [reply, Message(RecordDict(), reply_to=request)]
