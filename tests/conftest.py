@@ -1,11 +1,8 @@
 """What several test files share."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads of two tests at a time would wait for each other
 
 import numpy as np
 import pytest
@@ -23,6 +20,7 @@ from entrofed.types import Training
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
+torch.set_num_threads(1)  # or the threads of two tests at a time wait for each other; processes started here have all
 
 
 @dataclass(frozen=True)
