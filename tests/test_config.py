@@ -19,6 +19,7 @@ from entrofed.config import BY_ROLE, PARTITION_KEYS, Experiment, MethodSection, 
 from entrofed.data import PARTITIONS
 from entrofed.errors import ConfigError
 from entrofed.methods import METHODS
+from entrofed.orders import Rules
 from entrofed.selectors.full import FullSelection
 from entrofed.types import Training
 from entrofed.weighers.uniform import Uniform
@@ -409,3 +410,9 @@ def test_written_files_are_read_back(tmp_path: Path) -> None:
 def test_experiments_do_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Experiment().seed = 3  # type: ignore[misc]
+
+
+def test_the_last_rounds_can_all_be_evaluated() -> None:
+    experiment = parse({"rounds": 25, "evaluate_every": 10, "evaluate_last": 3})
+    rules = Rules(seed=0, rounds=25, cohort=1, training=experiment.method.training(), evaluate_every=10, evaluate_last=3)
+    assert [played for played in range(1, 26) if rules.evaluated(played)] == [10, 20, 23, 24, 25]

@@ -220,6 +220,8 @@ class Experiment(Section):
     seed: int = Field(0, ge=0)
     rounds: int = Field(10, ge=1)
     evaluate_every: int = Field(1, ge=1)
+    evaluate_last: int = Field(0, ge=0)
+    """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
     alignment_every: int = Field(0, ge=0)
     """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
     checkpoint_seconds: float = Field(10.0, ge=0)
@@ -233,10 +235,10 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent_experiment(self) -> "Experiment":
-        if self.rounds % self.evaluate_every:
+        if self.rounds % self.evaluate_every and not self.evaluate_last:
             raise ValueError(
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
-                "so the last round would not be evaluated"
+                "so the last round would not be evaluated; change one of them, or set evaluate_last = 1"
             )
         method = self.method.recipe()
         method.server.check(method, self.method.training())

@@ -197,7 +197,7 @@ def gossip_round(
         skipped=0 if sent else state.skipped + 1,
     )
     test, inside = None, None
-    if after.round % rules.evaluate_every == 0:
+    if rules.evaluated(after.round):
         digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
         different = {digest: models[node] for node, digest in enumerate(digests)}  # equal models are evaluated once
         tallies = evaluate(backend, list(different.values()), "test", np.arange(len(federation.data.test_y)))

@@ -24,10 +24,16 @@ class Rules:
     quorum: int = 1
     nonfinite: NonFinite = "drop"
     evaluate_every: int = 1
+    evaluate_last: int = 0
+    """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
     alignment_every: int = 0
     faults: Faults = field(default_factory=Faults)
     sizes_from_counts: bool = False
     """Take a client's number of examples from its released (noised) label counts."""
+
+    def evaluated(self, played: int) -> bool:
+        """Whether the model is evaluated once so many rounds are played."""
+        return played % self.evaluate_every == 0 or played > self.rounds - self.evaluate_last
 
 
 class Orders:

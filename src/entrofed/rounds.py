@@ -183,7 +183,7 @@ def run_round(
         step = state.params, closed.updates, closed.weighing.weights, opened.lr
         alignment = measure_alignment(backend, federation, layout, *step)
     inside, test = None, None
-    if after.round % rules.evaluate_every == 0:
+    if rules.evaluated(after.round):
         test = figures(*evaluate(backend, [after.params], "test", np.arange(len(federation.data.test_y))))
         held_out = np.concatenate([federation.holdouts[client] for client in chosen]) if chosen else np.zeros(0, int)
         inside = figures(*evaluate(backend, [after.params], "train", held_out)) if len(held_out) else None

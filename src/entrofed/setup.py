@@ -105,6 +105,7 @@ def rules_of(experiment: Experiment, federation: Federation) -> Rules:
         training=section.training(),
         lr_decay=section.lr_decay,
         evaluate_every=experiment.evaluate_every,
+        evaluate_last=experiment.evaluate_last,
         alignment_every=experiment.alignment_every,
         faults=experiment.faults.faults(),
         sizes_from_counts=experiment.privacy is not None and experiment.privacy.sizes,
