@@ -14,11 +14,11 @@ import time
 from pathlib import Path
 from statistics import median
 
-from entrofed.config import parse
 from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.experiment.config import parse
+from entrofed.experiment.run_folder import Record, RunFolder
+from entrofed.experiment.runner import run
 from entrofed.flower.experiment import simulate
-from entrofed.run import run
-from entrofed.store import Record, RunFolder
 
 SIDES = {"processes": run, "flower": simulate}
 

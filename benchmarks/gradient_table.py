@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Params
+from entrofed.core.types import Ledger, PartState, Update
 from entrofed.info.similarity import closest, cosines
-from entrofed.params import Params
 from entrofed.selectors.convex_hull import ConvexHull
 from entrofed.selectors.gradient_table import GradientTable, sketch
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
-from entrofed.types import Ledger, PartState, Update
 
 CLASSES, COHORT = 10, 10
 DIMS = (256, 512, 1024, 2048, 4096, 8192)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import Ledger
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
-from entrofed.types import Ledger
 
 Counts = NDArray[np.float64]
 

@@ -18,17 +18,17 @@ import numpy as np
 import torch
 
 from entrofed.backends.processes import ProcessBackend
-from entrofed.client import WorkOrder
+from entrofed.client.train import WorkOrder
+from entrofed.core.params import Layout, Params
+from entrofed.core.round import run_round
+from entrofed.core.seeds import torch_stream
+from entrofed.core.tasks import Rules
+from entrofed.core.types import Ledger, State, Training
 from entrofed.data.dataset import Dataset
-from entrofed.federation import Federation
+from entrofed.data.federation import Federation
 from entrofed.methods.fedavg import fedavg
-from entrofed.models import build
+from entrofed.models.networks import build
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.orders import Rules
-from entrofed.params import Layout, Params
-from entrofed.rounds import run_round
-from entrofed.seeds import torch_stream
-from entrofed.types import Ledger, State, Training
 
 WORKERS = 2
 PAUSE = 0.5

@@ -14,13 +14,13 @@ from functools import partial
 import numpy as np
 
 from entrofed.backends.processes import ProcessBackend
-from entrofed.config import MethodSection
-from entrofed.models import build
-from entrofed.orders import Rules
-from entrofed.params import Layout
-from entrofed.rounds import run_round
-from entrofed.seeds import torch_stream
-from entrofed.types import Ledger, State
+from entrofed.core.params import Layout
+from entrofed.core.round import run_round
+from entrofed.core.seeds import torch_stream
+from entrofed.core.tasks import Rules
+from entrofed.core.types import Ledger, State
+from entrofed.experiment.config import MethodSection
+from entrofed.models.networks import build
 from local_training import CASES, WORKERS, Case, federation
 
 METHODS = {

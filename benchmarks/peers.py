@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from entrofed.backends.processes import ProcessBackend
-from entrofed.config import parse
-from entrofed.run import run
-from entrofed.store import RunFolder
+from entrofed.experiment.config import parse
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
 
 
 def measure(peers: int, degree: int, rounds: int, backend: ProcessBackend) -> None:

@@ -19,16 +19,16 @@ import numpy as np
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.evaluate import predictions
+from entrofed.client.evaluate import predictions
+from entrofed.core.params import Layout, Params
+from entrofed.core.round import run_round
+from entrofed.core.seeds import torch_stream
+from entrofed.core.sums import weighted_sum
+from entrofed.core.tasks import Rules
+from entrofed.core.types import Ledger, State, Training
 from entrofed.info.histogram import count_equal
 from entrofed.methods.weighing import fedklentropy
-from entrofed.models import build
-from entrofed.orders import Rules
-from entrofed.params import Layout, Params
-from entrofed.rounds import run_round
-from entrofed.seeds import torch_stream
-from entrofed.sums import weighted_sum
-from entrofed.types import Ledger, State, Training
+from entrofed.models.networks import build
 from local_training import CASES, WORKERS, federation
 
 BINS = 100

@@ -11,12 +11,12 @@ from hypothesis import settings
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.config import parse
-from entrofed.federation import Federation, federate
-from entrofed.models import build
-from entrofed.params import Layout, Params
-from entrofed.seeds import torch_stream
-from entrofed.types import Training
+from entrofed.core.params import Layout, Params
+from entrofed.core.seeds import torch_stream
+from entrofed.core.types import Training
+from entrofed.data.federation import Federation, federate
+from entrofed.experiment.config import parse
+from entrofed.models.networks import build
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from entrofed.data.dataset import Dataset
-from entrofed.federation import Federation
+from entrofed.data.federation import Federation
 from entrofed.objectives.cross_entropy import CrossEntropy
 
 

@@ -16,21 +16,21 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
-from entrofed.client import WorkOrder, train
-from entrofed.concatenated import Concatenated
-from entrofed.config import MethodSection
+from entrofed.client.runtime import Site
+from entrofed.client.train import WorkOrder, train
+from entrofed.core.params import Entry, Layout, Params
+from entrofed.core.seeds import torch_stream
+from entrofed.core.types import FIRST_UPDATE, MEAN_PREDICTION, Context, Ledger, Method, Update
+from entrofed.core.weighing import safe_weights
 from entrofed.data.dataset import Dataset
-from entrofed.federation import Federation
+from entrofed.data.federation import Federation
+from entrofed.experiment.config import MethodSection
 from entrofed.info.prediction import Predictions
 from entrofed.info.simplex import water_fill
-from entrofed.models import build as build_model
+from entrofed.models.concatenated import Concatenated
+from entrofed.models.networks import build as build_model
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.params import Entry, Layout, Params
 from entrofed.registry import PART_KINDS, build, describe, known
-from entrofed.seeds import torch_stream
-from entrofed.site import Site
-from entrofed.types import FIRST_UPDATE, MEAN_PREDICTION, Context, Ledger, Method, Update
-from entrofed.weigh import safe_weights
 
 PARTS = [(kind, name) for kind in PART_KINDS for name in known(kind)]
 FLOATS, CLASSES = 12, 3

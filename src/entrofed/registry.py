@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from entrofed.errors import ConfigError, unknown
 from entrofed.methods import METHODS
-from entrofed.models import MODELS
+from entrofed.models.networks import MODELS
 from entrofed.objectives import OBJECTIVES
 from entrofed.selectors import SELECTORS
 from entrofed.servers import SERVERS

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from entrofed.config import read
 from entrofed.data.catalog import load
 from entrofed.data.replay import fedklentropy_replay, replayed_cohorts
+from entrofed.experiment.config import read
 
 MNIST = (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949)
 RECORDED = {

@@ -13,11 +13,11 @@ from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
-from entrofed.config import Experiment, parse
+from entrofed.client.runtime import Site
+from entrofed.experiment.build import Setup, prepare
+from entrofed.experiment.config import Experiment, parse
 from entrofed.flower import EntroStrategy, LocalData, Task, client_app
 from entrofed.flower.arrays import Format
-from entrofed.setup import Setup, prepare
-from entrofed.site import Site
 
 Tamper = Callable[[Message, Message], list[Message]]
 """What comes back in place of a reply, from the request and the reply."""

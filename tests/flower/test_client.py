@@ -14,6 +14,8 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from tests.flower.fake import FakeGrid, Federation, iris
 
+from entrofed.core.tasks import Orders, Rules
+from entrofed.core.types import State, Training
 from entrofed.errors import ConfigError, DataError
 from entrofed.flower import LocalData, Task, answering, client_app
 from entrofed.flower.answers import client_name, default_store
@@ -21,8 +23,6 @@ from entrofed.flower.arrays import Format
 from entrofed.flower.client import released_counts
 from entrofed.flower.wire import write_order
 from entrofed.methods import METHODS
-from entrofed.orders import Orders, Rules
-from entrofed.types import State, Training
 
 LABELS = [0, 0, 1, 2, 2, 2]
 

@@ -13,12 +13,12 @@ from flwr.clientapp import ClientApp
 from tests.flower.fake import FakeGrid, Federation, digits, iris, mute
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.evaluate import EvaluateOrder, LossOrder
+from entrofed.client.evaluate import EvaluateOrder, LossOrder
+from entrofed.core.types import Failure
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
 from entrofed.flower.answers import answered
 from entrofed.flower.grid import AGAIN, GridBackend, Roster, Silence, ask, content_of, exchange, message
-from entrofed.run import run
-from entrofed.store import RunFolder
-from entrofed.types import Failure
 
 
 def hello(name):

@@ -13,13 +13,13 @@ from flwr.serverapp import Grid, ServerApp
 from tests.flower.fake import TRAINING, digits, shards_task
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.checkpoint import Checkpoints
+from entrofed.experiment.checkpoint import Checkpoints
+from entrofed.experiment.client_state import Pool
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
 from entrofed.flower import EntroStrategy, client_app
 from entrofed.flower.arrays import Format
 from entrofed.flower.experiment import simulate
-from entrofed.memories import Pool
-from entrofed.run import run
-from entrofed.store import RunFolder
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # Ray's own
@@ -57,7 +57,7 @@ def test_an_experiment_file(experiment, tmp_path, quiet_flower):
 def test_a_server_app_with_our_strategy(experiment, tmp_path, quiet_flower):
     from flwr.simulation import run_simulation
 
-    from entrofed.setup import prepare
+    from entrofed.experiment.build import prepare
 
     setup = prepare(experiment)
     server, found = ServerApp(), []

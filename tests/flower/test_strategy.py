@@ -14,12 +14,12 @@ from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
 from tests.flower.fake import TRAINING, FakeGrid, Federation, bits, digits, iris, mute, start
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.checkpoint import Checkpoints
 from entrofed.errors import CheckpointError, ConfigError, QuorumError
+from entrofed.experiment.checkpoint import Checkpoints
+from entrofed.experiment.client_state import Pool
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
 from entrofed.flower import EntroStrategy, answering
-from entrofed.memories import Pool
-from entrofed.run import run
-from entrofed.store import RunFolder
 
 # ----- the same as in the simulator
 

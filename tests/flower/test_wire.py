@@ -15,13 +15,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrofed.client import WorkOrder
+from entrofed.client.train import WorkOrder
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import Failure, Training, Update
 from entrofed.errors import ConfigError, DataError
 from entrofed.flower.arrays import KEPT, Format, read_array, read_state, size_of, write_state
 from entrofed.flower.wire import read_order, read_update, write_order, write_update
 from entrofed.methods import METHODS
-from entrofed.params import Layout, Params
-from entrofed.types import Failure, Training, Update
 
 MODELS = {
     "dense": lambda: torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Linear(2, 2)),

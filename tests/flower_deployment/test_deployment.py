@@ -13,13 +13,13 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from tests.flower_deployment.deployment import Deployment, lines, until
 
-from entrofed.checkpoint import Checkpoints
-from entrofed.config import read
+from entrofed.experiment.build import prepare
+from entrofed.experiment.checkpoint import Checkpoints
+from entrofed.experiment.client_state import Pool
+from entrofed.experiment.config import read
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
 from entrofed.flower.new import new_app
-from entrofed.memories import Pool
-from entrofed.run import run
-from entrofed.setup import prepare
-from entrofed.store import RunFolder
 
 pytestmark = [
     pytest.mark.xdist_group("flower"),  # one federation at a time

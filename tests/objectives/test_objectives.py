@@ -8,19 +8,19 @@ import pytest
 import torch
 from tests.quadratics import Point, Quadratic, points
 
-from entrofed.client import WorkOrder, train
-from entrofed.config import MethodSection, parse
+from entrofed.client.runtime import Site
+from entrofed.client.train import WorkOrder, train
 from entrofed.data.dataset import Dataset
+from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError
-from entrofed.federation import Federation
-from entrofed.models import build
+from entrofed.experiment.build import prepare
+from entrofed.experiment.config import MethodSection, parse
+from entrofed.models.networks import build
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.restricted_softmax import RestrictedSoftmax
-from entrofed.setup import prepare
-from entrofed.site import Site
 
 IDENTITY = torch.nn.Identity()
 

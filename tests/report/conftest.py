@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from entrofed.config import parse, to_toml
-from entrofed.run import summarize
-from entrofed.store import RunFolder, json_line
+from entrofed.experiment.config import parse, to_toml
+from entrofed.experiment.run_folder import RunFolder, json_line
+from entrofed.experiment.runner import summarize
 
 CLIENTS, CLASSES = 6, ("a", "b", "c")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

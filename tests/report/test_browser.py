@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from entrofed.config import parse, to_toml
+from entrofed.experiment.config import parse, to_toml
+from entrofed.experiment.run_folder import RunFolder, find_runs
+from entrofed.experiment.runner import summarize
 from entrofed.report import write_report
-from entrofed.run import summarize
-from entrofed.store import RunFolder, find_runs
 
 from .conftest import maker, record
 from .test_report import peer_records

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrofed.errors import CheckpointError, ConfigError
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import summarize
 from entrofed.report import live, write_report
 from entrofed.report.blocks import Grid, Sheets
 from entrofed.report.collect import Weights, read_groups
@@ -19,8 +21,6 @@ from entrofed.report.lines import inside_outside
 from entrofed.report.page import page_text
 from entrofed.report.results import overview, reference_of
 from entrofed.report.setup import setup
-from entrofed.run import summarize
-from entrofed.store import RunFolder
 
 from .conftest import CLIENTS, record
 

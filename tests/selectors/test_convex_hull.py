@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from entrofed.core.params import Params
+from entrofed.core.types import Ledger, PartState, Selection, Update
 from entrofed.errors import ConfigError
 from entrofed.info.hull import by_linear_programs, principal_coordinates, vertices
-from entrofed.params import Params
 from entrofed.registry import describe
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.gradient_table import GradientTable
-from entrofed.types import Ledger, PartState, Selection, Update
 
 NO_COUNTERS = np.zeros(0, np.int64)
 SQUARE = [[0, 0], [4, 0], [4, 4], [0, 4], [2, 2], [2, 0], [1, 3]]

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.types import LABEL_COUNTS, Ledger
 from entrofed.data.partition import dirichlet_balanced, label_counts, label_quantity
 from entrofed.errors import ConfigError
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
-from entrofed.types import LABEL_COUNTS, Ledger
 
 FEO_1 = [[10, 0, 0], [0, 10, 0], [0, 0, 10], [5, 5, 0], [9, 1, 0]]
 FEO_3 = [[1, 1, 1], [1, 0, 1], [0, 5, 9], [2, 0, 5], [5, 0, 1]]

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrofed.core.params import Params
+from entrofed.core.types import FIRST_UPDATE, Ledger, PartState, Update
 from entrofed.errors import ConfigError, DataError
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
-from entrofed.params import Params
 from entrofed.registry import describe
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.gradient_table import GradientTable, sketch
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
-from entrofed.types import FIRST_UPDATE, Ledger, PartState, Update
 
 PARTS: list[type[GradientTable]] = [MiniMaxSim, MaxSim, ConvexHull, Interior]
 every = pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)

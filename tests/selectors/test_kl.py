@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.types import LABEL_COUNTS, Ledger
 from entrofed.errors import ConfigError
 from entrofed.selectors.kl import KLSelection
-from entrofed.types import LABEL_COUNTS, Ledger
 
 KLS_1 = [[6, 2, 0], [0, 4, 4], [1, 1, 1], [0, 0, 2]]
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.params import Params
+from entrofed.core.types import Ledger, PartState, Selection, Update
 from entrofed.info.similarity import closest
-from entrofed.params import Params
 from entrofed.selectors.gradient_table import GradientTable
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
-from entrofed.types import Ledger, PartState, Selection, Update
 
 BOTH = pytest.mark.parametrize("part", [MiniMaxSim(), MaxSim()], ids=lambda part: part.name)
 NO_COUNTERS = np.zeros(0, np.int64)

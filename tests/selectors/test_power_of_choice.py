@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from entrofed.core.types import Ledger
 from entrofed.errors import ConfigError
 from entrofed.selectors.power_of_choice import PowerOfChoice
-from entrofed.types import Ledger
 
 
 def ledger(losses, sizes=None):

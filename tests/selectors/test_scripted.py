@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from entrofed.core.types import Ledger
 from entrofed.errors import ConfigError
 from entrofed.registry import build
 from entrofed.selectors.scripted import Scripted
-from entrofed.types import Ledger
 
 LEDGER, RNG = Ledger(sizes=np.ones(6, np.int64)), np.random.default_rng(0)
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.params import Params
+from entrofed.core.types import Context, Ledger, Update
 from entrofed.errors import ConfigError
-from entrofed.params import Params
 from entrofed.servers.adaptive import Adaptive, FedAdagrad, FedAdam, FedYogi
-from entrofed.types import Context, Ledger, Update
 
 NO_PARAMS = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))
 ALL = pytest.mark.parametrize("kind", [FedAdam, FedYogi, FedAdagrad])

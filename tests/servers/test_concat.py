@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from entrofed.concatenated import Concatenated
-from entrofed.config import parse
+from entrofed.core.types import Context, Ledger, Update
 from entrofed.errors import ConfigError
-from entrofed.run import run
+from entrofed.experiment.build import prepare
+from entrofed.experiment.config import parse
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
+from entrofed.models.concatenated import Concatenated
 from entrofed.servers.concat import Concat, clustered
-from entrofed.setup import prepare
-from entrofed.store import RunFolder
-from entrofed.types import Context, Ledger, Update
 
 COUNTS = np.array([[9, 0, 0], [0, 8, 0], [7, 1, 0], [0, 0, 5], [0, 9, 1], [0, 0, 6]], np.float64)
 

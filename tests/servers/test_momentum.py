@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.params import Params
+from entrofed.core.types import Context, Ledger, PartState, Update
 from entrofed.errors import ConfigError
-from entrofed.params import Params
 from entrofed.servers.average import average
 from entrofed.servers.momentum import Momentum
-from entrofed.types import Context, Ledger, PartState, Update
 
 NOBODY = np.arange(0)
 LARGEST = float(np.finfo(np.float32).max)

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from tests.quadratics import Point, Quadratic, points
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.client import WorkOrder
-from entrofed.config import MethodSection, parse
+from entrofed.client.train import WorkOrder
+from entrofed.core.params import Layout, Params
+from entrofed.core.round import run_round
+from entrofed.core.tasks import Rules
+from entrofed.core.types import Context, Ledger, Method, State, Update
 from entrofed.errors import ConfigError
+from entrofed.experiment.config import MethodSection, parse
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.orders import Rules
-from entrofed.params import Layout, Params
-from entrofed.rounds import run_round
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.scripted import Scripted
 from entrofed.servers.average import Average, average
 from entrofed.servers.normalized import Normalized, accumulated
 from entrofed.servers.scaffold import Scaffold
-from entrofed.types import Context, Ledger, Method, State, Update
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.uniform import Uniform
 

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from entrofed.core.params import Params
+from entrofed.core.types import Context, Ledger, ServerRule, Update
 from entrofed.errors import ConfigError
 from entrofed.info import similarity
-from entrofed.params import Params
 from entrofed.servers.average import average
 from entrofed.servers.clipped import Clipped
 from entrofed.servers.krum import Krum, scores
 from entrofed.servers.median import Median
 from entrofed.servers.trimmed_mean import TrimmedMean
-from entrofed.types import Context, Ledger, ServerRule, Update
 
 LARGEST = float(np.finfo(np.float32).max)
 tables = st.tuples(st.integers(1, 9), st.integers(1, 5)).flatmap(

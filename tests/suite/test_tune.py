@@ -1,8 +1,8 @@
 import pytest
 from rich.console import Console
 
+from entrofed.cli.progress import play_all
 from entrofed.errors import ConfigError
-from entrofed.progress import play_all
 from entrofed.suite.tune import search, spaces
 
 from .test_sweep import file  # noqa: F401

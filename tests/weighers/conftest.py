@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from entrofed.params import Entry, Layout, Params
-from entrofed.types import Context, Ledger, Update
+from entrofed.core.params import Entry, Layout, Params
+from entrofed.core.types import Context, Ledger, Update
 
 
 def one_layer(values):

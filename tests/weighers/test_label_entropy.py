@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import Context, Ledger, Update
 from entrofed.errors import DataError
 from entrofed.info.entropy import entropy_of_counts
-from entrofed.params import Layout, Params
-from entrofed.types import Context, Ledger, Update
 from entrofed.weighers.label_entropy import LabelEntropy
 
 NATS, BITS = LabelEntropy(), LabelEntropy(base="bits")

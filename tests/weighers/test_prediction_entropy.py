@@ -7,13 +7,13 @@ import pytest
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.config import parse
+from entrofed.client.evaluate import predictions
+from entrofed.client.runtime import Site
+from entrofed.core.params import Params
 from entrofed.errors import ConfigError
-from entrofed.evaluate import predictions
+from entrofed.experiment.build import prepare
+from entrofed.experiment.config import parse
 from entrofed.info.prediction import Predictions
-from entrofed.params import Params
-from entrofed.setup import prepare
-from entrofed.site import Site
 from entrofed.weighers.prediction_entropy import PredictionEntropy
 
 SURE, UNSURE = [(1.0, 0.0)], [(0.5, 0.5)]

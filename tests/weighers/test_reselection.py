@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrofed.params import Layout, Params
-from entrofed.types import MEAN_PREDICTION, Context, Ledger, Update
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import MEAN_PREDICTION, Context, Ledger, Update
 from entrofed.weighers.reselection import SoftLabelReselection
 
 PARAMS = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))

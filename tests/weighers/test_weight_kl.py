@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from entrofed.core.params import Entry, Layout
 from entrofed.errors import ConfigError
-from entrofed.params import Entry, Layout
 from entrofed.weighers.weight_kl import WeightHistogramKL
 
 G = np.array([-1, -0.5, 0, 0.5, 1])

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from entrofed.config import MethodSection, parse
+from entrofed.core.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Ledger
 from entrofed.errors import ConfigError
+from entrofed.experiment.config import MethodSection, parse
 from entrofed.registry import build, describe
-from entrofed.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Ledger
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.label_entropy import LabelEntropy

@@ -1,10 +1,10 @@
 """Where orders are carried out."""
 
-from entrofed.backend import Backend
+from entrofed.backends.base import Backend
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.config import EngineSection
 from entrofed.errors import ConfigError
+from entrofed.experiment.config import EngineSection
 
 
 def open_backend(engine: EngineSection) -> Backend:

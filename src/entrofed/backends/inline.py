@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 
-from entrofed.backend import Backend, Order
-from entrofed.federation import Federation
-from entrofed.params import Layout
-from entrofed.site import Site, one_thread
-from entrofed.types import Failure
+from entrofed.backends.base import Backend, Order
+from entrofed.client.runtime import Site, one_thread
+from entrofed.core.params import Layout
+from entrofed.core.types import Failure
+from entrofed.data.federation import Federation
 
 
 def attempt(order: Order, site: Site) -> Any:

@@ -23,14 +23,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.backend import Backend, Order
+from entrofed.backends.base import Backend, Order
 from entrofed.backends.inline import attempt
 from entrofed.backends.shared import Handle, SharedArrays
+from entrofed.client.runtime import Site
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import Failure, Update
 from entrofed.data.dataset import Dataset
-from entrofed.federation import Federation
-from entrofed.params import Layout, Params
-from entrofed.site import Site
-from entrofed.types import Failure, Update
+from entrofed.data.federation import Federation
 
 TUNABLES = "GLIBC_TUNABLES"
 TRIES = 2

@@ -22,14 +22,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.backend import Backend, Order, Pooled, PoolOrder, consensus
+from entrofed.backends.base import Backend, Order, Pooled, PoolOrder, consensus
 from entrofed.backends.inline import attempt
-from entrofed.client import WorkOrder
+from entrofed.client.runtime import Site
+from entrofed.client.train import WorkOrder
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import Failure, Update
+from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, LostModelsError
-from entrofed.federation import Federation
-from entrofed.params import Layout, Params
-from entrofed.site import Site
-from entrofed.types import Failure, Update
 
 log = logging.getLogger("entrofed")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .partition import (
+from entrofed.data.partition import (
     Indices,
     contiguous,
     dirichlet_balanced,
@@ -11,7 +11,7 @@ from .partition import (
     iid,
     label_quantity,
 )
-from .replay import fedklentropy_replay
+from entrofed.data.replay import fedklentropy_replay
 
 PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
     partition.__name__: partition

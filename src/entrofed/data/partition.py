@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator, RandomState
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, DataError
+from entrofed.errors import ConfigError, DataError
 
 Indices = NDArray[np.int64]
 Random = Generator | RandomState

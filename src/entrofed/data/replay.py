@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator, RandomState
 from numpy.typing import NDArray
 
-from .partition import Indices, dealt_counts, dirichlet_rows, number_of_classes, require_positive
+from entrofed.data.partition import Indices, dealt_counts, dirichlet_rows, number_of_classes, require_positive
 
 SEED = 42
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from entrofed.errors import ConfigError, unknown
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.csv import to_csv
 from entrofed.export.mlflow import to_mlflow
 from entrofed.export.parquet import to_parquet
 from entrofed.export.runs import label
 from entrofed.export.tensorboard import to_tensorboard
 from entrofed.export.wandb import to_wandb
-from entrofed.store import RunFolder
 
 FORMATS: dict[str, Callable[[list[RunFolder], Path], list[Path]]] = {
     "csv": to_csv,

@@ -7,9 +7,9 @@ import csv
 import io
 from pathlib import Path
 
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.tables import tables
 from entrofed.files import write_whole
-from entrofed.store import RunFolder
 
 
 def to_csv(runs: list[RunFolder], output: Path) -> list[Path]:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from entrofed import __version__
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.optional import environment, needed
 from entrofed.export.runs import label, scalars, settings
-from entrofed.store import RunFolder
 
 log = logging.getLogger("entrofed")
 

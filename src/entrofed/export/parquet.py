@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from entrofed import __version__
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.tables import tables
 from entrofed.files import write_whole
-from entrofed.store import RunFolder
 
 
 def to_parquet(runs: list[RunFolder], output: Path) -> list[Path]:

@@ -4,9 +4,9 @@ import json
 import math
 from typing import Any
 
-from entrofed.config import Experiment
-from entrofed.store import Record
-from entrofed.toml import flat
+from entrofed.experiment.config import Experiment
+from entrofed.experiment.run_folder import Record
+from entrofed.experiment.toml import flat
 
 FIGURES = ("loss", "accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
 ALIGNMENT = ("error", "cosine", "step", "gradient", "stretch")

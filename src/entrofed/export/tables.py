@@ -41,8 +41,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from entrofed.experiment.run_folder import Record, RunFolder
 from entrofed.export.runs import PATHS, WHOLE, figures, number
-from entrofed.store import Record, RunFolder
 
 WHICH = {"experiment": pa.string(), "seed": pa.int64(), "round": pa.int64()}
 TYPES = {**dict.fromkeys(WHOLE, pa.int64()), "skipped": pa.bool_()}

@@ -8,10 +8,10 @@ replaces the file.
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.optional import needed
 from entrofed.export.runs import label, scalars, settings
 from entrofed.files import write_whole
-from entrofed.store import RunFolder
 
 FILE = "events.out.tfevents.entrofed"
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.export.optional import environment, needed
 from entrofed.export.runs import label, scalars
-from entrofed.store import RunFolder
 
 
 def to_wandb(runs: list[RunFolder], output: Path) -> list[Path]:

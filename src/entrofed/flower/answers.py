@@ -17,8 +17,8 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.files import write_whole
 from entrofed.flower.legacy import Legacy, is_legacy
 from entrofed.flower.wire import CONFIG
-from entrofed.papers import file_name
-from entrofed.privacy import release
+from entrofed.papers.tables import file_name
+from entrofed.privacy.counts import release
 from entrofed.registry import build as build_part
 
 log = logging.getLogger("entrofed")

@@ -9,9 +9,9 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from entrofed.config import read, to_toml
+from entrofed.experiment.config import read, to_toml
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.flower.experiment import experiment_client, play_on
-from entrofed.store import RunFolder
 
 
 def _source(context: Context) -> tuple[str, str | None]:

@@ -10,9 +10,9 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from entrofed.core.params import Entry, Kind, Layout, Params
+from entrofed.core.types import PartState
 from entrofed.errors import ConfigError, DataError
-from entrofed.params import Entry, Kind, Layout, Params
-from entrofed.types import PartState
 
 BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 """How the buffers of BatchNorm end, in models that are known by their arrays only."""

@@ -12,15 +12,15 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from entrofed.client.evaluate import EvaluateOrder, LossOrder, figures
+from entrofed.client.runtime import Site, one_thread
+from entrofed.core.params import Params
 from entrofed.data.dataset import Dataset
+from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, DataError
-from entrofed.evaluate import EvaluateOrder, LossOrder, figures
-from entrofed.federation import Federation
 from entrofed.flower.answers import answered, answering, answers_about_labels, released_counts
 from entrofed.flower.arrays import Format
 from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, ORDER, read_order, write_update
-from entrofed.params import Params
-from entrofed.site import Site, one_thread
 
 __all__ = ["LocalData", "Task", "answering", "client_app", "released_counts", "trained_app"]
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from flwr.app import Message, MetricRecord
 
-from entrofed.admit import MOST_EXAMPLES
+from entrofed.core.types import Failure
+from entrofed.core.validation import MOST_EXAMPLES
 from entrofed.flower.grid import MOST_BYTES, content_of
 from entrofed.flower.wire import METRICS
-from entrofed.types import Failure
 
 log = logging.getLogger("entrofed")
 

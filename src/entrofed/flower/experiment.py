@@ -19,14 +19,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 
-from entrofed.config import Experiment, parse_text, to_toml
+from entrofed.client.runtime import Site
 from entrofed.errors import ConfigError, EntrofedError
+from entrofed.experiment.build import Setup, prepare
+from entrofed.experiment.config import Experiment, parse_text, to_toml
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import Observer, run
 from entrofed.flower.client import trained_app
 from entrofed.flower.grid import GridBackend, Roster
-from entrofed.run import Observer, run
-from entrofed.setup import Setup, prepare
-from entrofed.site import Site
-from entrofed.store import RunFolder
 
 log = logging.getLogger("entrofed")
 

@@ -11,16 +11,16 @@ import torch
 from flwr.app import DEFAULT_TTL, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
-from entrofed.backend import Backend, Order
+from entrofed.backends.base import Backend, Order
 from entrofed.backends.inline import InlineBackend
-from entrofed.client import WorkOrder
-from entrofed.evaluate import LossOrder
-from entrofed.federation import Federation
+from entrofed.client.evaluate import LossOrder
+from entrofed.client.train import WorkOrder
+from entrofed.core.params import Layout
+from entrofed.core.types import Failure
+from entrofed.data.federation import Federation
 from entrofed.flower.answers import ASK
 from entrofed.flower.arrays import Format, size_of
 from entrofed.flower.wire import ARRAYS, CONFIG, read_update, write_order
-from entrofed.params import Layout
-from entrofed.types import Failure
 
 log = logging.getLogger("entrofed")
 

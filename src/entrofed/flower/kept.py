@@ -15,13 +15,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from entrofed.checkpoint import Checkpoints
+from entrofed.core.params import Layout
+from entrofed.core.types import State
 from entrofed.errors import CheckpointError, ConfigError
+from entrofed.experiment.checkpoint import Checkpoints
+from entrofed.experiment.client_state import Memories, Pool
+from entrofed.experiment.run_folder import RunFolder, json_line
 from entrofed.files import write_whole
-from entrofed.memories import Memories, Pool
-from entrofed.params import Layout
-from entrofed.store import RunFolder, json_line
-from entrofed.types import State
 
 log = logging.getLogger("entrofed")
 

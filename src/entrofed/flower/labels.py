@@ -8,12 +8,8 @@ import numpy as np
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from entrofed.admit import MOST_EXAMPLES
-from entrofed.errors import ConfigError, DataError
-from entrofed.flower.grid import AGAIN, Roster, Silence, ask
-from entrofed.params import Layout, Params
-from entrofed.registry import describe
-from entrofed.types import (
+from entrofed.core.params import Layout, Params
+from entrofed.core.types import (
     LABEL_COUNTS,
     LABEL_SUMMARY,
     MEAN_PREDICTION,
@@ -23,6 +19,10 @@ from entrofed.types import (
     Method,
     Update,
 )
+from entrofed.core.validation import MOST_EXAMPLES
+from entrofed.errors import ConfigError, DataError
+from entrofed.flower.grid import AGAIN, Roster, Silence, ask
+from entrofed.registry import describe
 
 log = logging.getLogger("entrofed")
 

@@ -5,11 +5,11 @@ from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 
+from entrofed.core.types import VALIDATION
 from entrofed.errors import ConfigError
 from entrofed.files import write_whole
 from entrofed.flower.strategy import EntroStrategy
 from entrofed.registry import find
-from entrofed.types import VALIDATION
 
 TEMPLATE = Path(__file__).parent / "template"
 """An app that runs as it is; a new one differs from it by names."""

@@ -12,9 +12,13 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
-from entrofed.accounts import Books
-from entrofed.config import MethodSection
+from entrofed.core.params import Params
+from entrofed.core.records import Books
+from entrofed.core.round import Opened, close_round, open_round, record_of
+from entrofed.core.tasks import Rules
+from entrofed.core.types import LOSS, MEAN_PREDICTION, Failure, Method, ServerRule, State
 from entrofed.errors import ConfigError, QuorumError
+from entrofed.experiment.config import MethodSection
 from entrofed.flower.arrays import Format
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
 from entrofed.flower.kept import Kept
@@ -22,10 +26,6 @@ from entrofed.flower.labels import Labels
 from entrofed.flower.wire import read_update, write_order
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
-from entrofed.orders import Rules
-from entrofed.params import Params
-from entrofed.rounds import Opened, close_round, open_round, record_of
-from entrofed.types import LOSS, MEAN_PREDICTION, Failure, Method, ServerRule, State
 
 log = logging.getLogger("flwr")
 

@@ -19,16 +19,16 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from entrofed.config import MethodSection, checked
+from entrofed.core.seeds import stream
+from entrofed.core.types import VALIDATION, Method, ServerRule
 from entrofed.errors import ConfigError
+from entrofed.experiment.config import MethodSection, checked
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.flower.evaluation import mean_figures
 from entrofed.flower.grid import exchange, message
 from entrofed.flower.play import Plan, Play, Predict
 from entrofed.flower.wire import ARRAYS, CONFIG
 from entrofed.registry import describe
-from entrofed.seeds import stream
-from entrofed.store import RunFolder
-from entrofed.types import VALIDATION, Method, ServerRule
 
 log = logging.getLogger("flwr")
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
-from entrofed.admit import MOST_EXAMPLES
-from entrofed.client import WorkOrder
+from entrofed.client.train import WorkOrder
+from entrofed.core.types import MEAN_PREDICTION, Failure, Training, Update
+from entrofed.core.validation import MOST_EXAMPLES
 from entrofed.errors import DataError
 from entrofed.flower.arrays import Format, read_state, write_state
 from entrofed.registry import build, describe
-from entrofed.types import MEAN_PREDICTION, Failure, Training, Update
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 BROADCAST, MEMORY, FACTS = "entrofed.broadcast", "entrofed.memory", "entrofed.facts"
@@ -161,7 +161,7 @@ def _only(records: Mapping[str, Any], name: str) -> Any:
 
 
 def _whole(value: Any) -> int:
-    """The number as it is if whole; all else is refused later, by :mod:`entrofed.admit`."""
+    """The number as it is if whole; all else is refused later, by :mod:`entrofed.core.validation`."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if not isinstance(value, int):

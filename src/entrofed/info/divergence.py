@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import rel_entr, xlogy
 
-from ..errors import DataError
-from .entropy import Floats, distribution
+from entrofed.errors import DataError
+from entrofed.info.entropy import Floats, distribution
 
 
 def cross_entropy(p: ArrayLike, q: ArrayLike) -> Floats:

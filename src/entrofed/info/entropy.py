@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import entr
 
-from ..errors import DataError, unknown
+from entrofed.errors import DataError, unknown
 
 Base = Literal["nats", "bits"]
 Floats = NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import entr
 
-from ..errors import DataError
-from .entropy import Floats, entropy
+from entrofed.errors import DataError
+from entrofed.info.entropy import Floats, entropy
 
 Aggregate = Literal["mean_of_entropies", "entropy_of_mean"]
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .entropy import Floats
+from entrofed.info.entropy import Floats
 
 
 def water_fill(weights: Floats, cap: float) -> Floats:

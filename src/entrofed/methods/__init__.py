@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from entrofed.core.types import Method
 from entrofed.methods.baselines import full, power_of_choice, reselection
 from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, moon, scaffold
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
@@ -9,7 +10,6 @@ from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
 from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
-from entrofed.types import Method
 
 METHODS: dict[str, Callable[[], Method]] = {
     recipe.__name__: recipe

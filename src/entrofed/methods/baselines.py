@@ -1,11 +1,11 @@
 """Selection baselines that the papers compare against."""
 
+from entrofed.core.types import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
-from entrofed.types import Method
 from entrofed.weighers.reselection import SoftLabelReselection
 from entrofed.weighers.uniform import Uniform
 

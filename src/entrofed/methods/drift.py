@@ -1,5 +1,6 @@
 """Training against drift: objectives and server rules for clients whose data differ."""
 
+from entrofed.core.types import Method, Objective, ServerRule
 from entrofed.objectives.branch import Branch
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive
@@ -11,7 +12,6 @@ from entrofed.servers.average import Average
 from entrofed.servers.concat import Concat
 from entrofed.servers.normalized import Normalized
 from entrofed.servers.scaffold import Scaffold
-from entrofed.types import Method, Objective, ServerRule
 from entrofed.weighers.data_size import DataSize
 
 

@@ -1,9 +1,9 @@
 """Federated averaging, and the control in which size does not count."""
 
+from entrofed.core.types import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
-from entrofed.types import Method
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.uniform import Uniform
 

@@ -1,10 +1,10 @@
 """FedEntOpt, and the KL selection it is compared with."""
 
+from entrofed.core.types import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.kl import KLSelection
 from entrofed.servers.average import Average
-from entrofed.types import Method
 from entrofed.weighers.data_size import DataSize
 
 

@@ -1,5 +1,6 @@
 """FedAvg with another server: optimizers that remember, and rules that stand liars."""
 
+from entrofed.core.types import Method, ServerRule
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
@@ -8,7 +9,6 @@ from entrofed.servers.krum import Krum
 from entrofed.servers.median import Median
 from entrofed.servers.momentum import Momentum
 from entrofed.servers.trimmed_mean import TrimmedMean
-from entrofed.types import Method, ServerRule
 from entrofed.weighers.data_size import DataSize
 
 

@@ -1,9 +1,9 @@
 """A random cohort, weighed by information."""
 
+from entrofed.core.types import Method, Weigher
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
-from entrofed.types import Method, Weigher
 from entrofed.weighers.label_entropy import LabelEntropy
 from entrofed.weighers.loss_deviation import LossDeviation
 from entrofed.weighers.pooled_kl import PooledKL

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn.functional import cross_entropy
 
-from entrofed.concatenated import Concatenated
+from entrofed.core.types import Given, Objective
 from entrofed.errors import ConfigError
-from entrofed.types import Given, Objective
+from entrofed.models.concatenated import Concatenated
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
-    from entrofed.site import Site
+    from entrofed.client.runtime import Site
+    from entrofed.client.train import WorkOrder
 
 HEAD = "head"
 

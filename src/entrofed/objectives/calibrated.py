@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import torch
 
+from entrofed.core.types import Given, Objective
 from entrofed.errors import ConfigError
-from entrofed.types import Given, Objective
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
-    from entrofed.site import Site
+    from entrofed.client.runtime import Site
+    from entrofed.client.train import WorkOrder
 
 ABSENT = 1e-8
 """Stands for the count of a class that a client lacks: a margin of 100 tau masks it."""
@@ -36,7 +36,7 @@ class Calibrated(Objective):
 
     def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
         """The margins, from the labels of the client."""
-        from entrofed.client import local_counts
+        from entrofed.client.train import local_counts
 
         counts = np.maximum(local_counts(site, order), ABSENT)
         margin = torch.from_numpy((self.tau * counts**-0.25).astype(np.float32))

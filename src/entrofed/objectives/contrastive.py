@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
+from entrofed.core.params import Params
+from entrofed.core.types import Given, Objective, PartState, Update
 from entrofed.errors import ConfigError
-from entrofed.params import Params
-from entrofed.types import Given, Objective, PartState, Update
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
-    from entrofed.site import Site
+    from entrofed.client.runtime import Site
+    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)

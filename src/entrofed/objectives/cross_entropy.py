@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from entrofed.types import Given, Objective
+from entrofed.core.types import Given, Objective
 
 
 @dataclass(frozen=True)

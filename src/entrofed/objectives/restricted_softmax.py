@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 import torch
 
+from entrofed.core.types import Given, Objective
 from entrofed.errors import ConfigError
-from entrofed.types import Given, Objective
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
-    from entrofed.site import Site
+    from entrofed.client.runtime import Site
+    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class RestrictedSoftmax(Objective):
 
     def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
         """The scales, from the labels of the client."""
-        from entrofed.client import local_counts
+        from entrofed.client.train import local_counts
 
         counts = local_counts(site, order)
         held = counts / counts.max() if self.mode == "proportional" else counts > 0

@@ -6,8 +6,8 @@ from math import log2
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import MAIN, WHOLE, heat_chart, numbered
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
-from entrofed.report.charts import MAIN, WHOLE, heat_chart, numbered
 from entrofed.report.collect import Group, Run
 from entrofed.report.course import binned
 from entrofed.report.lines import course_view

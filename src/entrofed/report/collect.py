@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.config import DataSection, Experiment
 from entrofed.errors import ConfigError
+from entrofed.experiment.config import DataSection, Experiment
+from entrofed.experiment.run_folder import Record, RunFolder
+from entrofed.experiment.runner import summarize
 from entrofed.info.entropy import Floats
-from entrofed.run import summarize
-from entrofed.store import Record, RunFolder
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import WHOLE, stacked_chart, tradeoff_chart
+from entrofed.cli.tables.runs import privacy_words
+from entrofed.core.types import FIRST_UPDATE, LABEL_COUNTS, LABEL_SUMMARY, LOSS, MEAN_PREDICTION
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View, Words
-from entrofed.report.charts import WHOLE, stacked_chart, tradeoff_chart
 from entrofed.report.collect import Group
 from entrofed.report.course import course, spread_out
 from entrofed.report.lines import WIDE, course_view
 from entrofed.report.results import LAST_10, percent
-from entrofed.types import FIRST_UPDATE, LABEL_COUNTS, LABEL_SUMMARY, LOSS, MEAN_PREDICTION
-from entrofed.view import privacy_words
 
 ONCE = {
     LABEL_COUNTS: "its label counts",

@@ -9,12 +9,12 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import course_chart
 from entrofed.info.bounds import InfoDivTerms, Sources
 from entrofed.info.entropy import Floats
 from entrofed.info.theorems import ASSUMPTIONS, ERRATA, READINGS
 from entrofed.report import blocks
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, Source, View, Words
-from entrofed.report.charts import course_chart
 from entrofed.report.collect import Group, Run
 from entrofed.report.course import spread_out
 

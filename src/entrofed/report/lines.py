@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import course_chart
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
-from entrofed.report.charts import course_chart
 from entrofed.report.collect import Group
 
 OVER_SEEDS = ": the mean over its seeds, with a band from the lowest seed to the highest"

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.report.page import write_report
-from entrofed.store import RunFolder
 
 Stamp = tuple[Path, int, int]
 

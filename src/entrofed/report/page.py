@@ -11,10 +11,11 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from entrofed.charts.page import DASHES, SLOTS, specification
 from entrofed.errors import ConfigError
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.files import write_whole
 from entrofed.report.blocks import Facts, Grid, Picture, Section, Sheets, Source, Sources, View, Words
-from entrofed.report.charts import DASHES, SLOTS, specification
 from entrofed.report.clients import diversity, participation, partition, weights
 from entrofed.report.collect import Group, read_groups
 from entrofed.report.costs import costs, refusals, reveals
@@ -24,7 +25,6 @@ from entrofed.report.lines import courses, inside_outside
 from entrofed.report.peers import peers
 from entrofed.report.results import by_accuracy, classes, overview, reference_of
 from entrofed.report.setup import setup
-from entrofed.store import RunFolder
 
 PIXELS = 1500
 """Marks of a chart above which it is drawn as pixels, because as many shapes are slow."""

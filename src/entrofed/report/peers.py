@@ -5,18 +5,18 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import MAIN, QUIET, WHOLE
+from entrofed.charts.topology import topology_chart
+from entrofed.core.graphs import build_graph, components
+from entrofed.core.seeds import stream
 from entrofed.errors import EntrofedError
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View
-from entrofed.report.charts import MAIN, QUIET, WHOLE
 from entrofed.report.clients import LISTED
 from entrofed.report.collect import Group
 from entrofed.report.course import spread_out
 from entrofed.report.lines import course_view
 from entrofed.report.results import percent
-from entrofed.seeds import stream
-from entrofed.topology import build_graph, components
-from entrofed.topology_view import topology_chart
 
 
 def peers(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:

@@ -7,8 +7,8 @@ from statistics import stdev
 import altair as alt
 import numpy as np
 
+from entrofed.charts.page import SLOTS, heat_chart, numbered, ranking_chart, rows
 from entrofed.report.blocks import Block, Facts, Grid, Picture, Section, Sheets, View, Words
-from entrofed.report.charts import SLOTS, heat_chart, numbered, ranking_chart, rows
 from entrofed.report.collect import Group
 from entrofed.suite.statistics import Row, compare, few_seeds
 

@@ -4,11 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from entrofed.config import to_toml
+from entrofed.charts.page import SLOTS
+from entrofed.experiment.config import to_toml
+from entrofed.experiment.toml import flat
 from entrofed.report.blocks import Block, Grid, Section, Source, Sources, Words
-from entrofed.report.charts import SLOTS
 from entrofed.report.collect import Group, Run
-from entrofed.toml import flat
 
 
 def setup(groups: Sequence[Group]) -> Section:

@@ -1,5 +1,6 @@
 """Parts that choose the cohort of a round."""
 
+from entrofed.core.types import Selector
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.full import FullSelection
@@ -8,7 +9,6 @@ from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
 from entrofed.selectors.scripted import Scripted
-from entrofed.types import Selector
 
 SELECTORS: dict[str, type[Selector]] = {
     part.name: part

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import Ledger, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.info.hull import Floats, peel, principal_coordinates, vertices
 from entrofed.selectors.gradient_table import GradientTable
-from entrofed.types import Ledger, PartState, Selection
 
 DECIMALS = 9
 """Distances that agree this far, as shares of the largest, are ties."""

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.types import Ledger, PartState, Selection, Selector
+from entrofed.core.types import Ledger, PartState, Selection, Selector
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Params
+from entrofed.core.seeds import stream
+from entrofed.core.types import FIRST_UPDATE, Ledger, PartState, Selector, Update
 from entrofed.errors import ConfigError, DataError
-from entrofed.params import Params
-from entrofed.seeds import stream
-from entrofed.types import FIRST_UPDATE, Ledger, PartState, Selector, Update
 
 Row = NDArray[np.float32]
 

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
 from entrofed.errors import ConfigError
 from entrofed.info.divergence import kl
-from entrofed.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
 
 
 @dataclass(frozen=True)

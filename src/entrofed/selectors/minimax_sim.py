@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import Ledger, PartState, Selection
 from entrofed.info.similarity import closest
 from entrofed.selectors.gradient_table import GradientTable
-from entrofed.types import Ledger, PartState, Selection
 
 DECIMALS = 12
 """Scores that agree this far are ties: beyond it, they depend on the order of summation."""

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import Ledger, PartState, Selection, Selector
 from entrofed.errors import ConfigError
-from entrofed.types import Ledger, PartState, Selection, Selector
 
 
 @dataclass(frozen=True)

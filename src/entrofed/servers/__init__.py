@@ -1,5 +1,6 @@
 """Parts that make the next model from the weighted updates."""
 
+from entrofed.core.types import ServerRule
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
 from entrofed.servers.average import Average
 from entrofed.servers.clipped import Clipped
@@ -10,7 +11,6 @@ from entrofed.servers.momentum import Momentum
 from entrofed.servers.normalized import Normalized
 from entrofed.servers.scaffold import Scaffold
 from entrofed.servers.trimmed_mean import TrimmedMean
-from entrofed.types import ServerRule
 
 SERVERS: dict[str, type[ServerRule]] = {
     part.name: part

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Params
+from entrofed.core.sums import weighted_sum
+from entrofed.core.types import Context, Ledger, PartState, ServerRule, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.params import Params
 from entrofed.servers.momentum import displacement, narrow
-from entrofed.sums import weighted_sum
-from entrofed.types import Context, Ledger, PartState, ServerRule, Update, Weights
 
 Floats = NDArray[np.float64]
 

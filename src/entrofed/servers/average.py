@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.params import Params
-from entrofed.sums import weighted_sum
-from entrofed.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.params import Params
+from entrofed.core.sums import weighted_sum
+from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)

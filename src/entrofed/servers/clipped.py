@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Params
+from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.params import Params
 from entrofed.servers.average import average
-from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)

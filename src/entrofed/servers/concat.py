@@ -9,12 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.concatenated import Concatenated
-from entrofed.errors import ConfigError, DataError
-from entrofed.objectives.branch import Branch
-from entrofed.params import Params
-from entrofed.sums import weighted_sum
-from entrofed.types import (
+from entrofed.core.params import Params
+from entrofed.core.sums import weighted_sum
+from entrofed.core.types import (
     ALL_CLIENTS,
     LABEL_COUNTS,
     Context,
@@ -26,9 +23,12 @@ from entrofed.types import (
     Update,
     Weights,
 )
+from entrofed.errors import ConfigError, DataError
+from entrofed.models.concatenated import Concatenated
+from entrofed.objectives.branch import Branch
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
+    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
+from entrofed.core.params import Params
+from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
-from entrofed.params import Params
 from entrofed.servers.average import average
-from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 log = logging.getLogger("entrofed")
 

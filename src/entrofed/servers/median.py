@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.params import Params
+from entrofed.core.params import Params
+from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
 from entrofed.servers.trimmed_mean import counted, middle_mean
-from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)

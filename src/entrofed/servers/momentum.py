@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Params
+from entrofed.core.sums import weighted_sum
+from entrofed.core.types import Context, Ledger, PartState, ServerRule, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.params import Params
-from entrofed.sums import weighted_sum
-from entrofed.types import Context, Ledger, PartState, ServerRule, Update, Weights
 
 LARGEST = float(np.finfo(np.float32).max)
 

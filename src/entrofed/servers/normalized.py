@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from entrofed.core.params import Params
+from entrofed.core.sums import weighted_sum
+from entrofed.core.types import Context, Method, PartState, ServerRule, Training, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.params import Params
 from entrofed.servers.average import average
-from entrofed.sums import weighted_sum
-from entrofed.types import Context, Method, PartState, ServerRule, Training, Update, Weights
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
+    from entrofed.client.train import WorkOrder
 
 
 def accumulated(steps: int, momentum: float) -> float:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Floats, Params
+from entrofed.core.types import Context, Ledger, Method, PartState, ServerRule, Shift, Training, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.params import Floats, Params
 from entrofed.servers.average import average
 from entrofed.servers.normalized import accumulated
-from entrofed.types import Context, Ledger, Method, PartState, ServerRule, Shift, Training, Update, Weights
 
 if TYPE_CHECKING:
-    from entrofed.client import WorkOrder
+    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.params import Floats, Params
+from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
-from entrofed.params import Floats, Params
-from entrofed.types import Context, PartState, ServerRule, Update, Weights
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..errors import ConfigError, DataError, unknown
+from entrofed.errors import ConfigError, DataError, unknown
 
 Method = Literal["t", "bootstrap"]
 LEVEL = 0.05

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from entrofed.config import Experiment, read
 from entrofed.errors import ConfigError
-from entrofed.papers import file_name
-from entrofed.store import RunFolder
+from entrofed.experiment.config import Experiment, read
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.papers.tables import file_name
 
 
 def grid(options: Sequence[str]) -> list[dict[str, str]]:

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from entrofed.config import Experiment, read
 from entrofed.errors import ConfigError, unknown
-from entrofed.store import RunFolder
-from entrofed.suite.comparison import FIGURES
+from entrofed.experiment.config import Experiment, read
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.suite.compare import FIGURES
 from entrofed.suite.sweep import plan, split
 
 if TYPE_CHECKING:

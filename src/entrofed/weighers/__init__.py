@@ -1,6 +1,6 @@
 """Parts that say how much each update counts."""
 
-from entrofed.types import Weigher
+from entrofed.core.types import Weigher
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.label_entropy import LabelEntropy

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ConfigDict
 
-from entrofed.types import Weigher
+from entrofed.core.types import Weigher
 from entrofed.weighers.data_size import DataSize
 
 

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from entrofed.core.types import Context, Update, Weighing
+from entrofed.core.weighing import safe_weights
 from entrofed.errors import ConfigError
 from entrofed.info.simplex import water_fill
-from entrofed.types import Context, Update, Weighing
-from entrofed.weigh import safe_weights
 from entrofed.weighers.around import Around
 
 

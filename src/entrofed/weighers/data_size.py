@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.types import Context, Update, Weigher, Weighing
+from entrofed.core.types import Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)

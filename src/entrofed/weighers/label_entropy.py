@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
+from entrofed.core.types import LABEL_COUNTS, Context, Update, Weigher, Weighing
 from entrofed.errors import DataError
 from entrofed.info.entropy import Base, entropy_of_counts
-from entrofed.types import LABEL_COUNTS, Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)

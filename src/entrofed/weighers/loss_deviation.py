@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from entrofed.core.types import Context, Update, Weigher, Weighing
 from entrofed.errors import ConfigError
-from entrofed.types import Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)

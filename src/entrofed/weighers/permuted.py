@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.seeds import stream
-from entrofed.types import Context, Update, Weighing
+from entrofed.core.seeds import stream
+from entrofed.core.types import Context, Update, Weighing
 from entrofed.weighers.around import Around
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.types import LABEL_SUMMARY, Context, Update, Weigher, Weighing
 from entrofed.errors import ConfigError, DataError
 from entrofed.info.mixture import Penalty, fit
 from entrofed.info.pooling import Direction, Mode, pooled_divergences, pooled_weights
-from entrofed.types import LABEL_SUMMARY, Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)

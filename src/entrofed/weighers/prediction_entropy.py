@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from entrofed.core.types import VALIDATION, Context, Update, Weigher, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.prediction import Aggregate, inverse_entropy_weights
 from entrofed.info.simplex import water_fill
-from entrofed.types import VALIDATION, Context, Update, Weigher, Weighing
 
 log = logging.getLogger("entrofed")
 

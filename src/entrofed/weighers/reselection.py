@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from entrofed.core.types import MEAN_PREDICTION, Context, Update, Weigher, Weighing
 from entrofed.info.entropy import entropy
-from entrofed.types import MEAN_PREDICTION, Context, Update, Weigher, Weighing
 
 MARGIN = 1e-12
 

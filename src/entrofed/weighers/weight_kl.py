@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar, Literal
 
+from entrofed.core.params import Layout
+from entrofed.core.types import Context, Update, Weigher, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.histogram import divergence_weights, weight_divergences
-from entrofed.params import Layout
-from entrofed.types import Context, Update, Weigher, Weighing
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
+from entrofed.core.seeds import torch_stream
 from entrofed.flower import EntroStrategy
 from entrofed.flower.template.task import CLASSES, evaluate, model
-from entrofed.seeds import torch_stream
 
 app = ServerApp()
 

@@ -5,11 +5,11 @@ import torch
 from flwr.app import ArrayRecord, Context, MetricRecord
 from numpy.typing import NDArray
 
-from entrofed.config import DataSection
 from entrofed.data.catalog import load
-from entrofed.federation import federate
+from entrofed.data.federation import federate
+from entrofed.experiment.config import DataSection
 from entrofed.flower import LocalData
-from entrofed.models import build
+from entrofed.models.networks import build
 
 # Digits that come with scikit-learn. For MNIST: "mnist" (`entrofed data fetch mnist`), "lenet5", (1, 28, 28).
 DATA, MODEL, SHAPE, CLASSES = "digits", "digits_mlp", (1, 8, 8), 10

@@ -1,0 +1,1 @@
+"""Every chart, once: the terminal, the report and --plot draw with these."""

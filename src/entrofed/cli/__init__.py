@@ -1,0 +1,5 @@
+"""The command ``entrofed``."""
+
+from entrofed.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,70 @@
+"""``entrofed quickstart``: every method on 30 skewed clients of scikit-learn's digits."""
+
+import shutil
+from pathlib import Path
+
+from rich.console import Console
+
+from entrofed.cli.progress import play_all
+from entrofed.errors import ConfigError
+from entrofed.experiment.config import Experiment, parse
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.methods import METHODS
+from entrofed.report import write_report
+from entrofed.suite.compare import comparison, comparison_table
+
+ROUNDS = 20
+OPTIONS = {"fedconcat": {"server": {"name": "concat", "encoder_rounds": ROUNDS // 2}}}
+"""Where the papers' defaults are meant for longer runs."""
+
+
+def experiment(method: str, seed: int) -> Experiment:
+    """One method, one seed."""
+    return parse(
+        {
+            "name": method,
+            "seed": seed,
+            "rounds": ROUNDS,
+            "model": "digits_mlp",
+            "data": {
+                "name": "digits",
+                "partition": "dirichlet_balanced",
+                "clients": 30,
+                "alpha": 0.1,
+                "min_size": 5,
+                "validation": 0.1,
+            },
+            "method": {
+                "name": method,
+                "cohort": 5,
+                "epochs": 3,
+                "batch_size": 16,
+                "lr": 0.05,
+                "momentum": 0.9,
+                **OPTIONS.get(method, {}),
+            },
+        }
+    )
+
+
+def play(out: Path, seeds: int, console: Console) -> None:
+    """Run every method on every seed (anew), and compare."""
+    if seeds < 1:
+        raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+    runs = []
+    for method in METHODS:
+        for seed in range(seeds):
+            folder = RunFolder(out / method / f"seed-{seed}")
+            if folder.exists():
+                shutil.rmtree(folder.path)
+            runs.append((experiment(method, seed), folder))
+    console.print(
+        f"30 clients share scikit-learn's 8x8 digits so that most know only a few of the ten classes; "
+        f"{len(METHODS)} methods, {seeds} seeds, {ROUNDS} rounds of 5 clients."
+    )
+    play_all(runs, console, None, resume=False)
+    console.print(comparison_table(comparison([folder.path for _, folder in runs])))
+    report = out / "report.html"
+    write_report([folder for _, folder in runs], report, title="Quickstart: every method on skewed digits")
+    console.print(f"Results: {out}; to look at: {report}", highlight=False)
+    console.print(f"Next: [bold]entrofed show {out / next(iter(METHODS))}[/bold], or [bold]entrofed parts[/bold]")

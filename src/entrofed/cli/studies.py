@@ -1,0 +1,102 @@
+"""``entrofed study``: what can be seen in seconds, without training or with small models."""
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.markup import escape
+from rich.table import Table
+
+from entrofed.cli import console as terminal
+from entrofed.errors import ConfigError
+
+study_app = App(
+    name="study", help="Small studies: selection and topologies without training, lying peers on small data."
+)
+
+
+@study_app.command(name="selection")
+def study_selection(
+    *,
+    clients: int = 100,
+    cohort: int = 10,
+    rounds: int = 100,
+    partitions: int = 10,
+    buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
+        0.1,
+        0.9,
+    ),
+    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
+    from entrofed.cli.tables.runs import study_tables
+    from entrofed.studies.selection import chart, study
+
+    _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
+    rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
+    _show_study(rows, study_tables, chart, plot, as_json)
+
+
+@study_app.command(name="topology")
+def study_topology(
+    *,
+    nodes: int = 10,
+    partitions: int = 5,
+    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
+    plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
+    from entrofed.studies.topology import chart, study, tables
+
+    _at_least_one(nodes=nodes, partitions=partitions)
+    rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
+    _show_study(rows, tables, chart, plot, as_json)
+
+
+@study_app.command(name="liars")
+def study_liars(
+    *,
+    peers: int = 10,
+    rounds: int = 10,
+    seeds: int = 3,
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """See what a peer gains that lies about its labels, and what defences help, in a minute on small data."""
+    from entrofed.studies.adversaries import chart, study, tables
+
+    _at_least_one(peers=peers, rounds=rounds, seeds=seeds)
+    rows = study(peers=peers, rounds=rounds, seeds=seeds)
+    _show_study(rows, tables, chart, plot, as_json)
+
+
+def _at_least_one(**options: int) -> None:
+    for name, value in options.items():
+        if value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+
+
+def _show_study(
+    rows: list[dict[str, Any]],
+    tables: Callable[[list[dict[str, Any]]], Iterable[Table]],
+    chart: Callable[[list[dict[str, Any]]], Any],
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """Print a study as tables or JSON, and draw it if asked."""
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    else:
+        for table in tables(rows):
+            terminal.console.print(table)
+    if plot is not None:
+        from entrofed.cli.tables.runs import save_chart
+
+        save_chart(chart(rows), plot)
+        terminal.errors.print(f"Picture: {escape(str(plot))}")

@@ -1,0 +1,1 @@
+"""What happens at a client: its data, its model, local training, evaluation."""

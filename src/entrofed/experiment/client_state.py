@@ -1,0 +1,139 @@
+"""What clients remember from one participation to the next: at hand up to a limit, beyond it on disk.
+
+A memory is kept as the bytes of a safetensors file, so that it reads the same whether it was at hand or on disk. Its
+file is named by its SHA-256 and never changes: checkpoints share it, and a new one writes only what is new.
+
+>>> from tempfile import TemporaryDirectory
+>>> with TemporaryDirectory() as folder:
+...     before = Memories(Pool(Path(folder), limit=0))
+...     after = before | {7: {"velocity": np.array([0.5, 2.0])}}
+...     len(before), after[7]["velocity"].tolist()
+(0, [0.5, 2.0])
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from safetensors.numpy import load, save
+
+from entrofed.core.types import PartState
+from entrofed.errors import CheckpointError
+from entrofed.files import write_whole
+
+
+@dataclass(eq=False)
+class Entry:
+    """One memory: its bytes if they are at hand, and the SHA-256 that names its file if it has one."""
+
+    raw: bytes = b""
+    digest: str = ""
+
+
+class Pool:
+    """Where memories are kept: ``limit`` bytes at hand, those used last; the others in ``folder``."""
+
+    def __init__(self, folder: Path, limit: float) -> None:
+        self.folder, self.limit = folder, limit
+        self._living: WeakKeyDictionary[Entry, None] = WeakKeyDictionary()  # those used last come last
+
+    @property
+    def held(self) -> int:
+        """Bytes at hand."""
+        return sum(len(entry.raw) for entry in self._living)
+
+    def add(self, memory: PartState) -> Entry:
+        """A new entry."""
+        return self._used(Entry(save({name: np.asarray(array, order="C") for name, array in memory.items()})))
+
+    def read(self, entry: Entry) -> PartState:
+        """What an entry holds, as fresh arrays."""
+        if not entry.raw:
+            try:
+                entry.raw = self._fetch(entry.digest)
+            except CheckpointError as error:
+                raise CheckpointError(f"{error}; 'entrofed resume' goes back to where all files are intact") from None
+        raw = entry.raw
+        self._used(entry)
+        return load(raw)
+
+    def write(self, entry: Entry) -> str:
+        """Give an entry a file unless it has one; returns its SHA-256."""
+        if not entry.digest:
+            digest = sha256(entry.raw).hexdigest()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_whole(self._path(digest), entry.raw)  # one of this name may be there, and damaged
+            entry.digest = digest
+        return entry.digest
+
+    def find(self, digest: str) -> Entry:
+        """The entry of a file that was written before; checked, and read when it is needed."""
+        self._fetch(digest)
+        entry = Entry(digest=digest)
+        self._living[entry] = None
+        return entry
+
+    def prune(self, needed: set[str]) -> None:
+        """Remove the files that are neither needed nor of a living entry."""
+        needed = needed | {entry.digest for entry in self._living}
+        for path in self.folder.glob("*.safetensors"):
+            if path.stem not in needed:
+                path.unlink(missing_ok=True)
+
+    def _used(self, entry: Entry) -> Entry:
+        self._living.pop(entry, None)
+        self._living[entry] = None
+        excess = self.held - self.limit
+        for oldest in self._living:
+            if excess <= 0:
+                break
+            if oldest.raw:
+                self.write(oldest)
+                excess -= len(oldest.raw)
+                oldest.raw = b""
+        return entry
+
+    def _fetch(self, digest: str) -> bytes:
+        path = self._path(digest)
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            raise CheckpointError(f"{path}: unreadable memory of a client: {error.strerror}") from None
+        found = sha256(raw).hexdigest()
+        if found != digest:
+            raise CheckpointError(f"{path}: damaged: its SHA-256 is {found[:12]}…, not what it is named by")
+        return raw
+
+    def _path(self, digest: str) -> Path:
+        return self.folder / f"{digest}.safetensors"
+
+
+class Memories(Mapping[int, PartState]):
+    """What each client remembers. Never changes: ``memories | {client: memory}`` is a new one that shares the rest."""
+
+    def __init__(self, pool: Pool, entries: Mapping[int, Entry] | None = None) -> None:
+        self._pool, self._entries = pool, dict(entries or {})
+
+    def __getitem__(self, client: int) -> PartState:
+        return self._pool.read(self._entries[client])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(self._entries))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, client: object) -> bool:
+        return client in self._entries
+
+    def __or__(self, other: Mapping[int, PartState]) -> "Memories":
+        if isinstance(other, Memories) and other._pool is self._pool:
+            return Memories(self._pool, {**self._entries, **other._entries})
+        return Memories(self._pool, {**self._entries, **{client: self._pool.add(other[client]) for client in other}})
+
+    def store(self) -> dict[int, str]:
+        """Write what is not on disk yet; returns the SHA-256 of each client's file."""
+        return {client: self._pool.write(self._entries[client]) for client in self}

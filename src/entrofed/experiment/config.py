@@ -1,0 +1,357 @@
+"""The experiment file: TOML read into models that forbid unknown keys.
+
+::
+
+    name = "mnist-fedavg"
+    rounds = 50
+    seed = 42
+    model = "lenet_bn"
+
+    [data]
+    name = "mnist"
+    partition = "dirichlet_balanced"
+    clients = 50
+    alpha = 0.1
+
+    [method]
+    name = "fedavg"
+    cohort = 5
+    lr = 0.01
+"""
+
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from entrofed.client.augment import AUGMENTS
+from entrofed.core.faults import Faults
+from entrofed.core.types import LABEL_COUNTS, LABEL_SUMMARY, Method, Training
+from entrofed.core.validation import NonFinite
+from entrofed.data import PARTITIONS
+from entrofed.errors import ConfigError, unknown
+from entrofed.experiment.toml import dumps
+from entrofed.privacy.counts import Neighbours
+from entrofed.registry import PART_KINDS, build, find, known
+
+Spec = str | dict[str, Any]
+"""A name, or a table of a name and options."""
+
+BY_ROLE = "by_role"
+PARTITION_KEYS = ("clients", "alpha", "alphas", "labels_per_client", "min_size", "max_tries")
+
+
+class Section(BaseModel):
+    """A table of the file; a key that is not listed is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _fit(section: Section, name: str, keys: Iterable[str], options: Mapping[str, Parameter], what: str) -> None:
+    """Raise a ValueError unless just the keys are given that a function takes, all that have no default included."""
+    for key in keys:
+        given = getattr(section, key) is not None
+        if given and key not in options:
+            raise ValueError(f"{name}.{key} does not apply to {what}; leave it out")
+        if not given and key in options and options[key].default is Parameter.empty:
+            raise ValueError(f"{what} needs {name}.{key}")
+
+
+class DataSection(Section):
+    """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
+
+    name: str = "digits"
+    partition: str = "iid"
+    clients: int | None = Field(None, ge=1)
+    alpha: float | None = Field(None, gt=0)
+    alphas: tuple[float, float] | None = None
+    labels_per_client: int | None = Field(None, ge=1)
+    min_size: int | None = Field(None, ge=0)
+    max_tries: int | None = Field(None, ge=1)
+    participating: int | None = Field(None, ge=1)
+    holdout: float = Field(0.0, ge=0, lt=1)
+    validation: float = Field(0.0, ge=0, lt=1)
+    """The share of the training part that the server keeps as a validation set."""
+    normalize: Literal["standard", "half", "unit"] = "standard"
+
+    @model_validator(mode="after")
+    def _fits_partition(self) -> "DataSection":
+        known = [*PARTITIONS, BY_ROLE]
+        if self.partition not in known:
+            raise ValueError(str(unknown("data.partition", self.partition, known)))
+        options = {} if self.partition == BY_ROLE else dict(signature(PARTITIONS[self.partition]).parameters)
+        _fit(self, "data", PARTITION_KEYS, options, f"partition {self.partition!r}")
+        return self
+
+    def partition_options(self) -> dict[str, Any]:
+        """The keys given for the partitioner, besides the number of clients."""
+        return {key: value for key in PARTITION_KEYS[1:] if (value := getattr(self, key)) is not None}
+
+
+class MethodSection(Section):
+    """The recipe, parts that replace the recipe's, and how clients train."""
+
+    name: str = "fedavg"
+    selector: Spec | None = None
+    weigher: Spec | None = None
+    objective: Spec | None = None
+    server: Spec | None = None
+    cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 10
+    epochs: int = Field(1, ge=1)
+    batch_size: int = Field(32, ge=1)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    lr: float = Field(0.01, gt=0)
+    lr_decay: float = Field(1.0, gt=0, le=1)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    persist_optimizer: bool = False
+    augment: tuple[str, ...] = ()
+    quorum: int = Field(1, ge=1)
+    max_skipped: int = Field(5, ge=1)
+    nonfinite: NonFinite = "drop"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "MethodSection":
+        for name in self.augment:
+            if name not in AUGMENTS:
+                raise ValueError(str(unknown("method.augment", name, AUGMENTS)))
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError("method.momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
+        return self
+
+    def recipe(self) -> Method:
+        """The method: the named recipe with the parts given here in place of its own."""
+        method: Method = find("method", self.name)()
+        given = {kind: getattr(self, kind) for kind in PART_KINDS if getattr(self, kind) is not None}
+        parts = {kind: build(kind, spec, around=getattr(method, kind)) for kind, spec in given.items()}
+        return Method(**{kind: parts.get(kind, getattr(method, kind)) for kind in PART_KINDS})
+
+    def training(self) -> Training:
+        """How clients train in the first round."""
+        return Training(**{name: getattr(self, name) for name in Training.__dataclass_fields__})
+
+    def cohort_size(self, clients: int) -> int:
+        """A whole number is the size itself, a fraction the share of the clients, at least one."""
+        return self.cohort if isinstance(self.cohort, int) else max(int(Fraction(str(self.cohort)) * clients), 1)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class FaultsSection(Section):
+    """What goes wrong on purpose; see :class:`entrofed.core.faults.Faults`."""
+
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
+    stragglers: Share = 0.0
+    straggler_redraw: bool = False
+    joining: Share = 0.0
+    leaving: Share = 0.0
+    liars: Share = 0.0
+
+    def faults(self) -> Faults:
+        """The faults of every round."""
+        return Faults(**self.model_dump())
+
+
+class PrivacySection(Section):
+    """Noise on the label counts that clients release; see :mod:`entrofed.privacy.counts`."""
+
+    epsilon: float = Field(gt=0)
+    neighbours: Neighbours = "add_remove"
+    simulate: bool = False
+    """Draw the noise from the run's seed: repeatable, and no privacy."""
+    sizes: bool = False
+    """Take the number of examples from the noised counts, too, instead of from the clients."""
+
+
+TOPOLOGY_KEYS = ("degree", "probability", "rewire", "edges", "path")
+
+
+class TopologySection(Section):
+    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.graphs` for the kinds."""
+
+    kind: str = "full"
+    degree: int | None = None
+    probability: float | None = None
+    rewire: float | None = None
+    edges: int | None = None
+    path: str | None = None
+    up: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The probability that an edge works in a round."""
+    message_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    split: tuple[int, int] | None = None
+    """Rounds, from the first on and before the second, in which the two halves of the nodes are cut off."""
+
+    @model_validator(mode="after")
+    def _fits_kind(self) -> "TopologySection":
+        from entrofed.core.graphs import TOPOLOGIES
+
+        if self.kind not in TOPOLOGIES:
+            raise ValueError(str(unknown("topology.kind", self.kind, TOPOLOGIES)))
+        _fit(self, "topology", TOPOLOGY_KEYS, signature(TOPOLOGIES[self.kind]).parameters, f"kind {self.kind!r}")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """The keys given for the kind."""
+        return {key: value for key in TOPOLOGY_KEYS if (value := getattr(self, key)) is not None}
+
+
+class EngineSection(Section):
+    """Where the work is done. Only ``compile`` changes results (in their last bits)."""
+
+    backend: Literal["inline", "processes", "ray", "flower"] = "processes"
+    workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    compile: bool = False
+    timeout: float = Field(3600.0, gt=0)
+    memory_mb: float = Field(1024.0, ge=0)
+    """Megabytes of what clients remember that are kept at hand; the rest waits on disk."""
+
+
+class Experiment(Section):
+    """One experiment with one seed."""
+
+    name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+    seed: int = Field(0, ge=0)
+    rounds: int = Field(10, ge=1)
+    evaluate_every: int = Field(1, ge=1)
+    evaluate_last: int = Field(0, ge=0)
+    """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
+    alignment_every: int = Field(0, ge=0)
+    """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
+    checkpoint_seconds: float = Field(10.0, ge=0)
+    model: Spec = "digits_mlp"
+    data: DataSection = DataSection(clients=10)
+    method: MethodSection = MethodSection()
+    faults: FaultsSection = FaultsSection()
+    privacy: PrivacySection | None = None
+    topology: TopologySection | None = None
+    engine: EngineSection = Field(default_factory=EngineSection)
+
+    @model_validator(mode="after")
+    def _consistent_experiment(self) -> "Experiment":
+        if self.rounds % self.evaluate_every and not self.evaluate_last:
+            raise ValueError(
+                f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
+                "so the last round would not be evaluated; change one of them, or set evaluate_last = 1"
+            )
+        method = self.method.recipe()
+        method.server.check(method, self.method.training())
+        if self.topology is not None:
+            self._check_peers(method)
+        if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
+            raise ValueError(
+                f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
+            )
+        return self
+
+    def _check_peers(self, method: Method) -> None:
+        from entrofed.core.gossip import check
+
+        check(method)
+        meaningless = {
+            "method.selector": self.method.selector,
+            "data.participating": self.data.participating,
+            "alignment_every": self.alignment_every or None,
+        }
+        for key, value in meaningless.items():
+            if value is not None:
+                raise ValueError(
+                    f"{key} has no meaning with a [topology], where every node trains its own model; leave it out"
+                )
+
+    def decisive(self) -> dict[str, Any]:
+        """Everything that the results depend on: what a resumed run must have in common with its start."""
+        settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout", "memory_mb"}})
+        del settings["checkpoint_seconds"]
+        return settings
+
+
+def read(path: Path, overrides: Iterable[str] = ()) -> Experiment:
+    """An experiment file with command-line overrides such as ``method.lr=0.05``."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such experiment file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: not readable as TOML: {error}") from None
+    table.setdefault("name", path.stem)
+    return parse(table, overrides, where=str(path))
+
+
+def parse_text(text: str) -> Experiment:
+    """What :func:`to_toml` wrote."""
+    return parse(tomllib.loads(text))
+
+
+def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment") -> Experiment:
+    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
+    table = dict(table)
+    for override in overrides:
+        _set(table, override)
+    try:
+        experiment = Experiment.model_validate(table)
+        experiment.method.recipe()
+        model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
+        if not isinstance(model, str):
+            raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
+        find("model", model)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+    return experiment
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
+    """One section from a plain table, with the same words about what is wrong."""
+    for key in table:
+        if key not in section.model_fields:
+            raise unknown(f"option of {where}:", key, section.model_fields)
+    try:
+        return section.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
+
+
+def _set(table: dict[str, Any], override: str) -> None:
+    key, equals, raw = override.partition("=")
+    steps = key.strip().split(".")
+    if not equals or not all(steps):
+        raise ConfigError(f"override {override!r} must look like section.key=value, for example method.lr=0.05")
+    try:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+    for step in steps[:-1]:
+        inner = table.get(step, {})
+        table[step] = {"name": inner} if isinstance(inner, str) else dict(inner) if isinstance(inner, Mapping) else {}
+        table = table[step]
+    table[steps[-1]] = value
+
+
+def _explain(problem: Any) -> str:
+    path = [str(step) for step in problem["loc"]]
+    if problem["type"] == "extra_forbidden":
+        where = ".".join(path)
+        section: Any = Experiment
+        for step in path[:-1]:
+            section = section.model_fields[step].annotation
+        return str(unknown(f"key {where!r}:", path[-1], section.model_fields))
+    if problem["type"] == "value_error":  # from one of the checks above, which name the key themselves
+        return str(problem["msg"].removeprefix("Value error, "))
+    where = ".".join(step for step in path if step != "str" and not step.startswith(("constrained-", "dict[")))
+    return f"{where} = {problem['input']!r}: {problem['msg']}"
+
+
+def to_toml(experiment: Experiment) -> str:
+    """The resolved experiment as a file that :func:`read` gives the same experiment for."""
+    return dumps(experiment.model_dump(exclude_none=True))

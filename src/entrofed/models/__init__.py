@@ -1,0 +1,5 @@
+"""The papers' networks."""
+
+from entrofed.models.networks import MODELS, build
+
+__all__ = ["MODELS", "build"]

@@ -1,0 +1,215 @@
+"""Play the papers' tables: which runs a cell takes, which of them fit a budget, and what they gave.
+
+Runs lie in ``OUT/PAPER/TABLE/CELL/COLUMN/seed-N``, so that whatever was stopped goes on where it was.
+"""
+
+import math
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from entrofed.backends import open_backend
+from entrofed.backends.base import Backend
+from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.errors import ConfigError, unknown
+from entrofed.experiment.config import Experiment, parse
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import is_finished, run
+from entrofed.papers.results import Result, result
+from entrofed.papers.tables import Cell, Column, Table, file_name, find, papers
+
+SEEDS = 3
+"""The least for a claim, and what is run if nobody says otherwise."""
+LEAST_SHARE = 0.3
+"""Of the paper's rounds: a budget takes rounds down to here before it takes seeds."""
+PROBE = 3
+"""Rounds that are played to see how long one takes; the first is not counted."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a cell."""
+
+    table: str
+    cell: Cell
+    column: Column
+    experiment: Experiment
+    folder: RunFolder
+
+    @property
+    def done(self) -> bool:
+        """Whether the run is finished."""
+        return is_finished(self.experiment, self.folder)
+
+    def result(self) -> Result:
+        """What the finished run gave."""
+        return result(self.folder, self.table, self.cell.id, self.column.label)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The cells and columns of a table that are asked for."""
+
+    path: str
+    table: Table
+    cells: tuple[Cell, ...]
+    columns: tuple[str, ...]
+
+    def plan(self, out: Path, rounds: int | None, seeds: int) -> list[Planned]:
+        """Every run, seed by seed, so that what is stopped early has compared all columns on some seeds."""
+        return [
+            planned(self.path, cell, label, rounds, seed, out)
+            for cell in self.cells
+            for seed in range(seeds)
+            for label in self.columns
+        ]
+
+    def without(self, cells: Iterable[str]) -> "Selection":
+        """The same but for some cells."""
+        return replace(self, cells=tuple(cell for cell in self.cells if cell.id not in set(cells)))
+
+
+def planned(path: str, cell: Cell, label: str, rounds: int | None, seed: int, out: Path) -> Planned:
+    """One run; if it has been played for more rounds already, it stays at them."""
+    folder = RunFolder(out / cell.path / file_name(label) / f"seed-{seed}")
+    experiment = parse(cell.experiment(cell.columns[label], rounds=rounds, seed=seed), where=f"{cell.path} {label}")
+    if folder.exists() and (before := folder.experiment()).rounds > experiment.rounds:
+        experiment = before
+    return Planned(path, cell, cell.columns[label], experiment, folder)
+
+
+def select(path: str, cells: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Selection]:
+    """What is asked for; a table of gains brings the table along that they are gains over."""
+    paper, table = find(path)
+    every = (*table.columns, *table.controls)
+    for label in columns:
+        if label not in every:
+            raise unknown(f"column of {path}", label, every)
+    chosen = tuple(table.cell(name) for name in cells) if cells else tuple(table.cells.values())
+    labels = tuple(label for label in every if label in columns) if columns else every
+    found = [Selection(path, table, chosen, labels)]
+    if table.gain_over is not None:
+        below = paper.tables[table.gain_over]
+        under = tuple(below.cell(cell.id) for cell in chosen)
+        found.insert(0, Selection(f"{paper.name}/{below.id}", below, under, labels))
+    return found
+
+
+def missing_data(selection: Selection, directory: Path | None) -> dict[str, str]:
+    """The cells whose dataset is not here, with the words to say so."""
+    root = data_directory(directory)
+    words = {}
+    for cell in selection.cells:
+        name = cell.setting["data"]["name"]
+        if not CATALOG[name].here(root):
+            words[cell.id] = f"{cell.path}: left out, {name} is not in {root}; get it with 'entrofed data fetch {name}'"
+    return words
+
+
+def seconds_of(budget: str) -> float:
+    """A time such as ``90s``, ``30min`` or ``1.5h`` in seconds.
+
+    >>> seconds_of("30min"), seconds_of("1.5h")
+    (1800.0, 5400.0)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|hours?)\s*", budget)
+    seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2][0]] if found else 0
+    if not seconds:
+        raise ConfigError(f"--budget {budget!r} must be a time above 0, such as 90s, 30min or 1.5h")
+    return seconds
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What fits a budget."""
+
+    share: float
+    """Of the paper's rounds."""
+    seeds: int
+    seconds: float
+    """What it takes, as estimated."""
+
+
+def fit(seconds: Iterable[float], seeds: int, budget: float) -> Fit:
+    """The rounds and seeds that fit, given the seconds of one seed of each cell and column with all its rounds.
+
+    Rounds are cut first, but not below :data:`LEAST_SHARE`; then seeds, down to one; then rounds again.
+
+    >>> fit([100.0, 100.0], seeds=3, budget=300.0)
+    Fit(share=0.5, seeds=3, seconds=300.0)
+    >>> fit([100.0, 100.0], seeds=3, budget=130.0)
+    Fit(share=0.325, seeds=2, seconds=130.0)
+    """
+    once = sum(seconds)
+    for fewer in range(seeds, 0, -1):
+        share = min(1.0, budget / (once * fewer)) if once else 1.0
+        if share >= LEAST_SHARE or fewer == 1:
+            return Fit(share, fewer, once * fewer * share)
+    raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+
+
+def fit_words(found: Fit, seeds: int, budget: str) -> str:
+    """What a budget cut.
+
+    >>> fit_words(Fit(0.5, 2, 1800.0), 3, "30min")
+    'to fit 30min: 50 % of the rounds instead of all, 2 seeds instead of 3; about 30 min'
+    """
+    cuts = [f"{found.share:.0%} of the rounds instead of all".replace("%", " %")] if found.share < 1 else []
+    cuts += [f"{found.seeds} seeds instead of {seeds}"] if found.seeds < seeds else []
+    return f"to fit {budget}: {', '.join(cuts) or 'nothing is cut'}; about {found.seconds / 60:.0f} min"
+
+
+def probe(planned: Planned, backend: Backend, directory: Path | None) -> float:
+    """Seconds that a round takes: from the run itself if it was begun before, else from a few rounds played aside."""
+    records = planned.folder.records() if planned.folder.exists() else []
+    if len(records) < PROBE:
+        short = parse(planned.experiment.model_dump(exclude_unset=True) | {"rounds": PROBE, "evaluate_every": 1})
+        with tempfile.TemporaryDirectory() as aside:
+            folder = RunFolder(Path(aside) / "probe" / "seed-0")
+            run(short, folder, backend=backend, data_directory=directory)
+            records = folder.records()
+    times: list[float] = [sum(t for phase, t in record["seconds"].items() if phase != "clients") for record in records]
+    return median(times[1:])
+
+
+def shorten(
+    selections: Sequence[Selection],
+    out: Path,
+    rounds: int | None,
+    seeds: int,
+    budget: float,
+    directory: Path | None,
+) -> tuple[list[Planned], Fit]:
+    """The runs that fit the budget."""
+    first = [planned for selection in selections for planned in selection.plan(out, rounds, 1)]
+    if not first:
+        raise ConfigError("there is nothing to run")
+    backend = open_backend(first[0].experiment.engine)
+    try:
+        costs = [probe(planned, backend, directory) * planned.experiment.rounds for planned in first]
+    finally:
+        backend.close()
+    fits = fit(costs, seeds, budget)
+    runs = []
+    for selection in selections:
+        for cell in selection.cells:
+            asked = rounds or cell.setting["rounds"]
+            shorter = max(math.floor(asked * fits.share), 1)
+            runs += replace(selection, cells=(cell,)).plan(out, shorter, fits.seeds)
+    return runs, fits
+
+
+def finished(out: Path) -> list[Result]:
+    """The results of all finished runs below a folder, of all tables."""
+    return [
+        result(run, f"{paper.name}/{table.id}", cell.id, column.label)
+        for paper in papers().values()
+        for table in paper.tables.values()
+        for cell in table.cells.values()
+        for column in cell.columns.values()
+        for folder in sorted((out / cell.path / file_name(column.label)).glob("seed-*"))
+        if (run := RunFolder(folder)).summary() is not None
+    ]

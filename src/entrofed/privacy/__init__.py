@@ -1,0 +1,1 @@
+"""What protects clients: noise on what they release."""

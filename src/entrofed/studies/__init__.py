@@ -1,0 +1,1 @@
+"""Small studies: selection, topologies, adversarial clients."""

@@ -1,0 +1,702 @@
+"""The command line, called as a user calls it, but in this process."""
+
+import csv
+import io
+import json
+import re
+import statistics
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+from rich.console import Console
+
+from entrofed import __version__
+from entrofed.cli import console as terminal
+from entrofed.cli import doctor, progress, quickstart
+from entrofed.cli import main as cli
+from entrofed.cli.tables.runs import sparkline
+from entrofed.data.catalog import CATALOG
+from entrofed.data.sources import files
+from entrofed.errors import ConfigError, DataError, QuorumError
+from entrofed.experiment.config import Experiment, parse, read
+from entrofed.methods import METHODS
+from entrofed.registry import PART_KINDS, known
+from entrofed.suite import compare as comparison
+
+IRIS = """
+rounds = 2
+model = "iris_mlp"
+
+[data]
+name = "iris"
+clients = 3
+
+[method]
+cohort = 2
+batch_size = 5
+
+[engine]
+backend = "inline"
+"""
+
+
+class Outcome(NamedTuple):
+    code: Any
+    out: str
+    err: str
+
+
+Go = Callable[..., Outcome]
+
+
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
+    """Runs a command in an empty folder with the file iris.toml; consoles are wide enough for every line."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ENTROFED_DATA", str(tmp_path / "no-data"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(terminal, "console", Console(width=200))
+    Path("iris.toml").write_text(IRIS)
+
+    def call(*words: str) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main(list(words))
+        return Outcome(caught.value.code, *capsys.readouterr())
+
+    return call
+
+
+def records(folder: str) -> list[dict[str, Any]]:
+    """What was recorded, without what a clock said."""
+    lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+
+
+def summary(folder: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(folder, "summary.json").read_text())
+    return found
+
+
+def row(text: str, first: str) -> list[str]:
+    """The cells of the table row that starts with ``first``."""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines()]
+    return next(cells for cells in rows if cells and cells[0] == first)
+
+
+# Runs
+
+
+def test_run(go: Go) -> None:
+    code, out, err = go("run", "iris.toml")
+    assert (code, err) == (0, "")
+    accuracy = summary("runs/iris/seed-0")["accuracy"]
+    assert f"iris/seed-0: accuracy {accuracy:.4f} after 2 rounds" in out
+    assert "entrofed show runs/iris" in out
+    assert len(records("runs/iris/seed-0")) == 2
+
+
+def test_a_second_run_wants_to_know(go: Go) -> None:
+    go("run", "iris.toml")
+    before = records("runs/iris/seed-0")
+    code, _, err = go("run", "iris.toml")
+    assert code == 2
+    assert "runs/iris/seed-0" in err
+    assert "--resume" in err
+    assert "--overwrite" in err
+    assert go("run", "iris.toml", "--resume", "--overwrite").code == 2
+    assert records("runs/iris/seed-0") == before
+
+
+def test_overwrite_starts_anew(go: Go) -> None:
+    go("run", "iris.toml")
+    before = records("runs/iris/seed-0")
+    Path("runs/iris/seed-0/leftover").touch()
+    assert go("run", "iris.toml", "--overwrite", "--set", "method.lr=0.5").code == 0
+    assert not Path("runs/iris/seed-0/leftover").exists()
+    assert records("runs/iris/seed-0") != before
+    assert go("run", "iris.toml", "--overwrite").code == 0
+    assert records("runs/iris/seed-0") == before
+
+
+def test_resume_goes_on_as_if_unbroken(go: Go) -> None:
+    assert go("run", "iris.toml", "--set", "rounds=4", "--set", "name=whole").code == 0
+    assert go("run", "iris.toml", "--set", "name=parts").code == 0
+    code, out, _ = go("run", "iris.toml", "--set", "name=parts", "--set", "rounds=4", "--resume")
+    assert code == 0
+    assert "round 2/4" not in out
+    assert "round 3/4" in out
+    assert records("runs/parts/seed-0") == records("runs/whole/seed-0")
+    finished = records("runs/parts/seed-0")
+    assert go("resume", "runs/parts").code == 0
+    assert records("runs/parts/seed-0") == finished
+
+
+def test_resume_with_another_setting_is_refused(go: Go) -> None:
+    go("run", "iris.toml")
+    code, _, err = go("run", "iris.toml", "--resume", "--set", "method.lr=0.5", "--set", "method.epochs=2")
+    assert code == 2
+    assert "method.lr" in err
+    assert "method.epochs" in err
+
+
+def test_nothing_to_resume(go: Go) -> None:
+    Path("empty").mkdir()
+    assert "there is no run here" in go("resume", "empty").err
+    assert go("resume", "empty").code == go("resume", "nowhere").code == go("show", "empty").code == 2
+
+
+def test_seeds_count_up(go: Go) -> None:
+    assert go("run", "iris.toml", "--seeds", "2", "--set", "seed=5", "--out", "here").code == 0
+    assert sorted(path.name for path in Path("here/iris").iterdir()) == ["seed-5", "seed-6"]
+    assert records("here/iris/seed-5") != records("here/iris/seed-6")
+    assert go("run", "iris.toml", "--seeds", "0").code == 2
+
+
+# Views
+
+
+@pytest.fixture
+def two_seeds(go: Go) -> list[dict[str, Any]]:
+    assert go("run", "iris.toml", "--seeds", "2").code == 0
+    return [summary("runs/iris/seed-0"), summary("runs/iris/seed-1")]
+
+
+def test_ls(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    code, out, _ = go("ls")
+    assert code == 0
+    for seed, expected in enumerate(two_seeds):
+        figures = [f"{expected['accuracy']:.4f}", f"{expected['accuracy_best']:.4f}"]
+        assert row(out, f"iris/seed-{seed}") == [
+            "iris/seed-" + str(seed),
+            "iris",
+            "fedavg",
+            "2/2",
+            "finished",
+            *figures,
+        ]
+    Path("runs/iris/seed-1/summary.json").unlink()
+    assert row(go("ls", "runs/iris").out, "iris/seed-1")[4] == "unfinished"
+    code, _, err = go("ls", "elsewhere")
+    assert (code, "elsewhere: there is no such folder of runs" in err) == (2, True)
+
+
+def test_show(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    code, out, _ = go("show", "runs/iris/seed-0")
+    assert code == 0
+    assert "iris, iid, seed 0" in out
+    assert "fedavg: RandomSelection(), DataSize(), CrossEntropy(), Average()" in out
+    for record in records("runs/iris/seed-0"):
+        cells = row(out, str(record["round"] + 1))
+        assert cells[1] == "2"
+        assert cells[6] == f"{record['test']['accuracy']:.4f}"
+    assert f"accuracy {two_seeds[0]['accuracy']:.4f} (mean of last 10" in out
+    assert "iris/seed-1" not in out
+    assert "iris/seed-1" in go("show", "runs").out
+
+
+def test_show_thins_out_long_runs(go: Go) -> None:
+    go("run", "iris.toml", "--set", "rounds=30")
+    out = go("show", "runs").out
+    shown = [int(cells) for cells in re.findall(r"^│ (\d+) ", out, re.MULTILINE)]
+    assert shown[0] == 1
+    assert shown[-1] == 30
+    assert len(shown) <= 12
+
+
+def test_compare(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    expected = {}
+    for key in ("accuracy", "accuracy_last_10", "accuracy_best", "macro_f1"):
+        a, b = (found[key] for found in two_seeds)
+        expected[f"{key}_mean"] = (a + b) / 2
+        expected[f"{key}_std"] = abs(a - b) / 2**0.5
+    (found,) = json.loads(go("compare", "runs", "--json").out)
+    assert [found.get(key) for key in ("experiment", "seeds", "rounds")] == ["iris", 2, 2]
+    assert list(found)[3:] == list(expected)
+    assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-12)
+    (cells,) = csv.DictReader(io.StringIO(go("compare", "runs", "--csv").out))
+    assert {key: str(value) for key, value in found.items()} == cells
+    head, line, body = go("compare", "runs", "--md").out.splitlines()
+    assert [cell.strip() for cell in head.strip("|").split("|")] == comparison.HEAD
+    assert set(line) == set("| -")
+    accuracy = f"{100 * found['accuracy_mean']:.2f} ± {100 * found['accuracy_std']:.2f}"
+    assert [cell.strip() for cell in body.strip("|").split("|")][:4] == ["iris", "2", "2", accuracy]
+    rounded = f"{100 * found['accuracy_mean']:.1f} ± {100 * found['accuracy_std']:.1f}"
+    assert row(go("compare", "runs").out, "iris")[3] == rounded
+
+
+def test_compare_counts_a_run_once(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    (found,) = json.loads(go("compare", "runs", "runs/iris", "--json").out)
+    assert found["seeds"] == 2
+    spread = statistics.stdev(outcome["accuracy"] for outcome in two_seeds)
+    assert found["accuracy_std"] == pytest.approx(spread, rel=1e-12)
+
+
+def test_compare_several_with_one_seed(go: Go) -> None:
+    for name in ("b", "a"):
+        go("run", "iris.toml", "--set", f"name={name}")
+    rows = json.loads(go("compare", "runs/b", "runs/a", "--json").out)
+    assert [found["experiment"] for found in rows] == ["a", "b"]
+    assert {found["accuracy_std"] for found in rows} == {None}
+    cells = list(csv.DictReader(io.StringIO(go("compare", "runs", "--csv").out)))
+    assert [found["accuracy_std"] for found in cells] == ["", ""]
+    assert "±" not in go("compare", "runs", "--md").out
+
+
+def test_compare_wants_finished_runs(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    Path("runs/iris/seed-1/summary.json").unlink()
+    code, _, err = go("compare", "runs")
+    assert (code, "not finished yet: iris/seed-1" in err) == (2, True)
+    Path("empty").mkdir()
+    assert go("compare", "empty").code == 2
+
+
+def test_sparkline() -> None:
+    assert sparkline([0, 0.124, 0.126, 0.999, 1]) == "▁▁▂██"
+    assert len(sparkline([0.5] * 601)) == 55  # every eleventh
+
+
+# Checks
+
+
+def test_validate(go: Go) -> None:
+    code, out, _ = go("validate", "iris.toml", "--plot", "who.png", "--set", "method.lr=0.5")
+    assert code == 0
+    assert Path("who.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert out.splitlines()[-1] == "valid"
+    assert row(out, "3") == ["3", "3", "2", "30, 30.0, 30", "3, 3.00, 3"]
+    assert not Path("runs").exists()
+
+
+def test_validate_prints_a_file_that_can_be_used(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "console", Console(width=30))
+    name = "name=" + "a-rather-long-name-" * 5
+    out = go("validate", "iris.toml", "--set", name).out
+    assert parse(tomllib.loads(out[: out.index("┏")])) == read(Path("iris.toml"), [name])
+
+
+def test_validate_finds_faults(go: Go) -> None:
+    assert go("validate", "iris.toml", "--set", "data.clients=0").code == 2
+    assert go("validate", "iris.toml", "--set", "data.clients=91").code == 2
+    assert go("validate", "nofile.toml").code == 2
+    code, _, err = go("validate", "iris.toml", "--plot", "who.gif")
+    assert code == 2
+    assert ".png, .svg, .json" in err
+
+
+def test_doctor(go: Go) -> None:
+    code, out, _ = go("doctor")
+    assert code == 0
+    lines = out.splitlines()
+    assert [line.split()[:2] for line in lines] == [["ok", f"{name}:"] for name in doctor.CHECKS]
+    assert "digits, iris" in lines[-1]
+    assert "mnist" not in lines[-1]
+    assert sorted(path.name for path in Path().iterdir()) == ["iris.toml"]
+
+
+def test_doctor_tells_which_extras_are_there(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["numpy>=2", "numba>=0.61; extra == 'fast'", "alembic>=1; extra == 'mlflow'", "pytest>=8; extra == 'dev'"]
+    found = SimpleNamespace(name="Numba"), SimpleNamespace(name="mlflow_skinny")
+    monkeypatch.setattr(doctor, "requires", lambda _: lines)
+    monkeypatch.setattr(doctor, "distributions", lambda: found)
+    assert "extras: fast installed; pip install 'entrofed[NAME]' gets others: mlflow\n" in go("doctor").out
+
+
+def test_compiling_needs_a_compiler(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "c++-that-is-not-here")
+    code, _, err = go("run", "iris.toml", "--set", "engine.compile=true")
+    assert code == 2
+    assert "engine.compile = true needs a C++ compiler, and there is no 'c++-that-is-not-here'; install one" in err
+    assert "compiler: no c++-that-is-not-here: engine.compile = true cannot be used\n" in go("doctor").out
+
+
+def test_doctor_finds_what_is_wrong(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: Path) -> str:
+        raise OSError("no [/dev/shm] here")
+
+    monkeypatch.setitem(doctor.CHECKS, "workers", broken)
+    code, out, err = go("doctor")
+    assert code == 1
+    assert "failed  workers: no [/dev/shm] here" in out
+    assert out.count("ok ") == len(doctor.CHECKS) - 1
+    assert err.startswith("error: ")
+
+
+def test_brackets_in_paths_are_no_markup(go: Go) -> None:
+    assert "[/red]/[b]: digits" in go("doctor", "--data-dir", "[/red]/[b]").out
+    assert "[/red]/mnist" in go("data", "verify", "--data-dir", "[/red]").out
+
+
+def test_parts(go: Go) -> None:
+    code, out, _ = go("parts")
+    assert code == 0
+    for kind in (*PART_KINDS, "model"):
+        for name in known(kind):
+            assert row(out, name)
+    for name, recipe in METHODS.items():
+        assert row(out, name)[1:] == [getattr(recipe(), kind).name for kind in PART_KINDS]
+
+
+# Data
+
+
+def test_data_list(go: Go) -> None:
+    code, out, _ = go("data", "list")
+    assert code == 0
+    for name, entry in CATALOG.items():
+        assert row(out, name)[2] == str(entry.classes)
+    assert [row(out, name)[4] for name in ("digits", "iris", "mnist")] == ["yes", "yes", "no"]
+
+
+def test_data_verify(go: Go) -> None:
+    code, out, _ = go("data", "verify")
+    assert code == 0
+    assert re.search(r"^iris  .*iris\.csv  ok$", out, re.MULTILINE)
+    assert re.search(r"^mnist  .*  missing$", out, re.MULTILINE)
+    assert go("data", "verify", "iris").code == 0
+    code, _, err = go("data", "verify", "mnist")
+    assert (code, "data fetch" in err) == (3, True)
+    path = Path("spoiled", files("mnist/")[0].path)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"nonsense")
+    code, out, err = go("data", "verify", "--data-dir", "spoiled")
+    assert code == 3
+    assert f"mnist  {path}  damaged" in out
+    assert str(path) in err
+
+
+def test_data_fetch(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", unreachable)
+    code, out, _ = go("data", "fetch", "iris")
+    assert (code, "iris is complete" in out) == (0, True)
+    code, _, err = go("data", "fetch", "mnist")
+    assert code == 3
+    assert "no network" in err
+    code, _, err = go("data", "fetch", "irs")
+    assert (code, "did you mean 'iris'?" in err) == (2, True)
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["rnu"], 'Did you mean "run"?'),
+        (["run"], "--file"),
+        (["run", "iris.toml", "--speed", "3"], "--speed"),
+        (["run", "iris.toml", "--seeds", "many"], "many"),
+        (["data", "lits"], "list"),
+    ],
+)
+def test_usage(go: Go, words: list[str], said: str) -> None:
+    code, _, err = go(*words)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_usage_errors_are_not_cut_off(go: Go) -> None:
+    err = re.sub(r"[\s│]+", " ", go("rnu").err)
+    assert 'Unknown command "rnu". Did you mean "run"? Available commands: ' in err
+
+
+def test_unknown_keys(go: Go) -> None:
+    code, out, err = go("run", "iris.toml", "--set", "method.lrr=1")
+    assert (code, out) == (2, "")
+    assert err.startswith("error: iris.toml: unknown key 'method.lrr'")
+    assert "did you mean 'lr'?" in err
+    assert not Path("runs").exists()
+
+
+MNIST = ("run", "iris.toml", "--set", "data.name=mnist", "--set", "model=mlp")
+
+
+def test_missing_data(go: Go) -> None:
+    code, _, err = go(*MNIST, "--data-dir", "elsewhere")
+    assert code == 3
+    assert "mnist is not in elsewhere" in err
+    assert "from https://" in err
+
+
+DIVERGE = ("run", "iris.toml", "--set", "method.lr=1e30", "--set", "method.max_skipped=2", "--set", "rounds=5")
+
+
+def test_too_few_usable_updates(go: Go) -> None:
+    code, out, err = go(*DIVERGE)
+    assert code == 4
+    assert "2 refused" in out
+    assert "iris/seed-0: 2 rounds in a row had fewer than 1 usable updates" in err
+    found = records("runs/iris/seed-0")
+    assert [record["skipped"] for record in found] == [True, True]
+    assert found[0]["test"] == found[1]["test"]  # the model stayed as it was
+    reasons = {refusal["reason"] for record in found for refusal in record["refused"]}
+    assert all(re.fullmatch(r"\d+ non-finite parameters", reason) for reason in reasons)
+    assert "non-finite parameters" in Path("runs/iris/seed-0/log.txt").read_text()
+    assert go("resume", "runs").code == 4
+    assert not Path("runs/iris/seed-0/summary.json").exists()
+
+
+def test_raise_stops_at_once(go: Go) -> None:
+    code, _, err = go(*DIVERGE, "--set", "method.nonfinite=raise")
+    assert code == 1
+    assert "non-finite parameters" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("run", "nofile.toml"), ConfigError),
+        ((*MNIST,), DataError),
+        ((*DIVERGE,), QuorumError),
+    ],
+)
+@pytest.mark.usefixtures("go")
+def test_debug_lets_the_exception_through(words: tuple[str, ...], kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        cli.main([*words, "--debug"])
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    return fail
+
+
+def test_interrupted(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "run", failing(KeyboardInterrupt()))
+    code, _, err = go("run", "iris.toml")
+    assert (code, "continue with --resume" in err) == (130, True)
+
+
+def test_a_bug(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "run", failing(ZeroDivisionError("by [zero]")))
+    code, _, err = go("run", "iris.toml")
+    assert code == 1
+    assert "unexpected ZeroDivisionError: by [zero]" in err
+    assert "--debug" in err
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["run", "iris.toml", "--overwrite", "--debug"])
+
+
+def test_arguments_of_the_process(go: Go, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["entrofed", "--version"])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+# Colours
+
+COLOUR = re.compile(r"\x1b\[(\d+;)*(3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+COMMANDS = [("validate", "iris.toml"), ("doctor",), ("parts",), ("data", "list"), ("run", "nofile.toml")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_escape_codes_where_there_is_no_terminal(go: Go, command: tuple[str, ...]) -> None:
+    _, out, err = go(*command)
+    assert "\x1b" not in out + err
+
+
+def in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consoles that take their surroundings for a terminal with colours."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr(terminal, "console", Console(force_terminal=True))
+    monkeypatch.setattr(terminal, "errors", Console(force_terminal=True, stderr=True))
+
+
+def test_a_terminal_gets_colours_unless_told_otherwise(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    in_a_terminal(monkeypatch)
+    assert COLOUR.search(go("doctor").out)
+    assert COLOUR.search(go("run", "nofile.toml").err)
+    monkeypatch.setenv("NO_COLOR", "1")
+    in_a_terminal(monkeypatch)
+    for command in COMMANDS:
+        _, out, err = go(*command)
+        assert not COLOUR.search(out + err)
+
+
+# Quickstart
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    make = quickstart.experiment
+
+    def inline(method: str, seed: int) -> Experiment:
+        return parse({**make(method, seed).model_dump(exclude_unset=True), "engine": {"backend": "inline"}})
+
+    monkeypatch.setattr(quickstart, "ROUNDS", 2)
+    monkeypatch.setattr(quickstart, "experiment", inline)
+
+
+@pytest.mark.usefixtures("short")
+def test_quickstart(go: Go) -> None:
+    code, out, _ = go("quickstart", "--seeds", "2")
+    assert code == 0
+    for method in METHODS:
+        assert row(out, method)[1:3] == ["2", "2"]
+        assert len(records(f"runs/quickstart/{method}/seed-1")) == 2
+    Path(f"runs/quickstart/{next(iter(METHODS))}/seed-1/summary.json").unlink()
+    code, out, _ = go("quickstart", "--seeds", "1")  # what earlier ones left does not count
+    assert code == 0
+    for method in METHODS:
+        assert row(out, method)[1:3] == ["1", "2"]
+    assert go("quickstart", "--seeds", "0").code == 2
+
+
+def test_the_quickstart_is_an_experiment_that_can_be_run() -> None:
+    for method in METHODS:
+        made = quickstart.experiment(method, 3)
+        assert (made.name, made.method.name, made.seed) == (method, method, 3)
+        assert CATALOG[made.data.name].files == ()  # nothing to download
+
+
+def test_show_weights(go: Go, tmp_path: Path) -> None:
+    methods = ("method.name=inv_entropy", "method.weigher={name='capped', share=0.6}")
+    assert go("run", "iris.toml", *(word for setting in methods for word in ("--set", setting))).code == 0
+    shown = go("show", "runs/iris", "--weights", "--plot", "weights.png")
+    assert shown.code == 0
+    assert "prediction entropy bits" in shown.out
+    assert "uncapped" in shown.out
+    assert "x equal share" in shown.out
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+    assert go("show", "runs/iris", "--weights", "--plot", "weights.json").code == 0
+    chart = json.loads((tmp_path / "weights.json").read_text())
+    cells = chart["datasets"][chart["vconcat"][0]["data"]["name"]]
+    assert len(cells) == 4  # two rounds of two clients
+    assert sum(cell["weight"] for cell in cells) == pytest.approx(2)
+
+
+def test_show_weights_without_origins(go: Go) -> None:
+    assert go("run", "iris.toml", "--set", "method.weigher=uniform").code == 0
+    shown = go("show", "runs/iris", "--weights")
+    assert shown.code == 0
+    assert shown.out.count("│ 0.5000 │ 1.000   │") == 4
+
+
+def test_show_peers(go: Go, tmp_path: Path) -> None:
+    assert go("run", "iris.toml", "--set", "topology.kind=line", "--set", "method.name=fedep").code == 0
+    shown = go("show", "runs/iris", "--peers", "--plot", "mixing.png")
+    assert shown.code == 0
+    assert "distance to consensus" in shown.out
+    assert "peers after round 2" in shown.out
+    assert (tmp_path / "mixing.png").read_bytes().startswith(b"\x89PNG")
+    assert go("run", "iris.toml", "--set", "name=central").code == 0
+    refused = go("show", "runs/central", "--peers")
+    assert refused.code == 2
+    assert "it needs a [topology]" in refused.err
+
+
+def test_validate_a_topology(go: Go, tmp_path: Path) -> None:
+    settings = ("--set", "topology.kind=star")
+    shown = go("validate", "iris.toml", *settings, "--plot", "graph.png")
+    assert shown.code == 0
+    assert "3 peers, 2 edges (1 to 2 a peer), connected" in shown.out
+    assert (tmp_path / "graph.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_in_pairs(go: Go) -> None:
+    for name, weigher in (("plain", "data_size"), ("equal", "uniform")):
+        assert (
+            go("run", "iris.toml", "--set", f"method.weigher={weigher}", "--set", f"name={name}", "--seeds", "3").code
+            == 0
+        )
+    shown = go("compare", "runs", "--against", "plain")
+    assert shown.code == 0
+    assert "against plain" in shown.out
+    assert "after Holm" in shown.out
+    assert "equal" in shown.out.split("against plain")[1]
+    wrong = go("compare", "runs", "--against", "plane")
+    assert wrong.code == 2
+    assert "did you mean 'plain'" in wrong.err
+
+
+def test_papers_tables_are_listed(go: Go) -> None:
+    shown = go("papers")
+    assert shown.code == 0
+    assert "fedentopt/table1" in shown.out
+    one = go("papers", "fedentopt/table1")
+    assert one.code == 0
+    assert "cifar10-dir0.1" in one.out
+    assert "52.80" in one.out
+    assert go("papers", "fedentopt/table9").code == 2
+
+
+def test_sweep_resumes_and_compares(go: Go) -> None:
+    words = ("sweep", "iris.toml", "--grid", "method.name=fedavg,fedavg_uniform", "--grid", "method.lr=0.1,0.01")
+    code, out, _ = go(*words)
+    assert code == 0
+    assert "4 runs, 0 of them finished already" in out
+    assert "name-fedavg_uniform+lr-0.01" in out
+    assert records("runs/iris/name-fedavg+lr-0.1/seed-0")[0]["lr"] == 0.1
+    assert "4 runs, 4 of them finished already" in go(*words).out
+
+
+def test_sweep_needs_to_know_what(go: Go) -> None:
+    code, _, err = go("sweep", "iris.toml")
+    assert code == 2
+    assert "--grid" in err
+    assert go("sweep", "iris.toml", "--grid", "method.lr=0.1", "--tune", "method.lr=0.1..1").code == 2
+
+
+def test_tune_says_what_to_run_next(go: Go) -> None:
+    pytest.importorskip("optuna")
+    code, out, _ = go(
+        *("sweep", "iris.toml", "--tune", "method.lr=0.01..1 log", "--trials", "2", "--set", "data.holdout=0.2")
+    )
+    assert code == 0
+    assert re.search(r"Next: entrofed run iris.toml --set method.lr=0\.\d+ --seeds 3", out)
+
+
+def test_reproduce_plays_collects_and_writes_a_page(go: Go) -> None:
+    words = ("inv_entropy/table8", "--cell", "iris", "--column", "FedAvg", "--column", "Entropy", "--rounds", "1")
+    code, out, _ = go("reproduce", *words, "--seeds", "2", "--dry-run")
+    assert (code, Path("runs").exists()) == (0, False)
+    assert "4 runs, 0 of them finished already" in out
+    code, out, _ = go("reproduce", *words, "--seeds", "2")
+    assert code == 0
+    assert "rests on 2 seeds" in out
+    assert "90.00" in out  # the paper's
+    assert "4 runs, 4 of them finished already" in go("reproduce", *words, "--seeds", "2").out
+    assert go("reproduce", "collect").code == 0
+    assert go("reproduce", "page").code == 0
+    assert "| Entropy |" in Path("docs/results.md").read_text()
+    assert "fedentopt/table1" in go("reproduce", "list").out
+
+
+def test_reproduce_skips_what_has_no_data(go: Go) -> None:
+    code, out, err = go("reproduce", "fedklentropy/table2")
+    assert code == 2
+    assert "entrofed data fetch mnist" in out
+    assert "the data of all is missing" in err
+    assert go("reproduce", "fedep/table9").code == 2
+
+
+def test_report_and_export(go: Go) -> None:
+    assert go("run", "iris.toml", "--seeds", "2").code == 0
+    code, out, _ = go("report", "runs", "-o", "page.html")
+    assert code == 0
+    assert "page.html" in out
+    assert Path("page.html").read_text().startswith("<!doctype html>")
+    # all are finished: it ends at once
+    assert go("report", "runs", "--live", "--title", "Irises", "-o", "live.html").code == 0
+    assert '"refresh":null' in Path("live.html").read_text()
+    assert "<title>Irises</title>" in Path("live.html").read_text()
+    code, out, _ = go("export", "runs", "--to", "csv", "-o", "out")
+    assert code == 0
+    assert len(Path("out/rounds.csv").read_text().splitlines()) == 1 + 2 * 2
+    assert go("export", "runs", "--to", "xlsx").code == 2

@@ -1,0 +1,110 @@
+"""The flat form of a model."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from entrofed.core.params import Entry, Layout
+from entrofed.errors import CheckpointError, ConfigError
+
+
+def network() -> nn.Sequential:
+    """18 + 2 weights of a convolution, 2 + 2 of a batch norm, 6 + 3 of a linear layer."""
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Flatten(), nn.Linear(2, 3))
+
+
+def test_trainable_first_then_float_buffers_and_counters_apart() -> None:
+    layout = Layout.of(network())
+    assert layout.entries == (
+        Entry("0.weight", "trainable", (2, 1, 3, 3), 0, 18),
+        Entry("0.bias", "trainable", (2,), 18, 2),
+        Entry("1.weight", "trainable", (2,), 20, 2),
+        Entry("1.bias", "trainable", (2,), 22, 2),
+        Entry("3.weight", "trainable", (3, 2), 24, 6),
+        Entry("3.bias", "trainable", (3,), 30, 3),
+        Entry("1.running_mean", "buffer", (2,), 33, 2),
+        Entry("1.running_var", "buffer", (2,), 35, 2),
+        Entry("1.num_batches_tracked", "counter", (), 0, 1),
+    )
+    assert (layout.trainable, layout.floats, layout.counters) == (33, 37, 1)
+    assert layout.nbytes == 4 * 37 + 8
+
+
+def test_frozen_parameters_are_no_optimizers_business() -> None:
+    model = nn.Linear(3, 2)
+    model.bias.requires_grad_(False)
+    layout = Layout.of(model)
+    assert [(e.name, e.kind, e.start) for e in layout.entries] == [
+        ("weight", "trainable", 0),
+        ("bias", "buffer", 6),
+    ]
+    assert (layout.trainable, layout.floats) == (6, 8)
+
+
+def test_passing_buffers_stay_at_home() -> None:
+    model = nn.Linear(1, 1)
+    model.register_buffer("scratch", torch.zeros(5), persistent=False)
+    assert Layout.of(model).floats == 2
+
+
+def test_read_split_join() -> None:
+    model = network()
+    model(torch.randn(4, 1, 3, 3))  # moves the statistics
+    layout = Layout.of(model)
+    params = layout.read(model)
+    assert params.values.dtype == np.float32
+    assert params.counters.tolist() == [1]
+    tensors = layout.split(params)
+    state = model.state_dict()
+    assert tensors.keys() == state.keys()
+    for name, tensor in state.items():
+        np.testing.assert_array_equal(tensors[name], tensor.numpy())
+        assert tensors[name].shape == tuple(tensor.shape)
+    again = layout.join(tensors)
+    np.testing.assert_array_equal(again.values, params.values)
+    np.testing.assert_array_equal(again.counters, params.counters)
+
+
+def test_read_copies_and_split_does_not() -> None:
+    model = nn.Linear(2, 1)
+    layout = Layout.of(model)
+    params = layout.read(model)
+    before = params.values.copy()
+    with torch.no_grad():
+        model.weight.fill_(7)
+    np.testing.assert_array_equal(params.values, before)
+    layout.split(params)["bias"][...] = 5
+    assert params.values[2] == 5
+
+
+@pytest.mark.parametrize(
+    ("model", "named"),
+    [
+        (nn.Linear(2, 2).double(), "'weight' has type torch.float64"),
+        (nn.Linear(2, 2).half(), "'weight' has type torch.float16"),
+    ],
+)
+def test_other_types_are_refused(model: nn.Module, named: str) -> None:
+    with pytest.raises(ConfigError, match=named) as caught:
+        Layout.of(model)
+    assert "torch.float32" in str(caught.value)
+    assert "Convert it" in str(caught.value)
+
+
+def test_narrow_counters_are_refused() -> None:
+    model = nn.Linear(1, 1)
+    model.register_buffer("seen", torch.zeros(1, dtype=torch.int32))
+    with pytest.raises(ConfigError, match=r"'seen' has type torch\.int32; it must be torch\.int64"):
+        Layout.of(model)
+
+
+def test_join_wants_every_tensor() -> None:
+    layout = Layout.of(nn.Linear(2, 3))
+    tensors = {"weight": np.zeros((3, 2), np.float32), "bias": np.zeros(3, np.float32)}
+    with pytest.raises(CheckpointError, match=r"'bias' should have shape \(3,\), found nothing"):
+        layout.join({"weight": tensors["weight"]})
+    with pytest.raises(CheckpointError, match=r"'weight' should have shape \(3, 2\), found \(2, 3\)"):
+        layout.join({**tensors, "weight": tensors["weight"].T})
+    layout.join({**tensors, "more": np.zeros(1, np.float32)})  # what is not ours is not looked at

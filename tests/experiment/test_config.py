@@ -1,0 +1,421 @@
+"""The experiment file: what it accepts, what it refuses and in which words, and that it survives a round trip."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from entrofed import registry
+from entrofed.client.augment import AUGMENTS
+from entrofed.core.tasks import Rules
+from entrofed.core.types import Training
+from entrofed.data import PARTITIONS
+from entrofed.errors import ConfigError
+from entrofed.experiment import config
+from entrofed.experiment.config import BY_ROLE, PARTITION_KEYS, Experiment, MethodSection, parse, read, to_toml
+from entrofed.methods import METHODS
+from entrofed.selectors.full import FullSelection
+from entrofed.weighers.uniform import Uniform
+
+
+def complaint(table: dict[str, Any], *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(table, overrides)
+    return str(caught.value)
+
+
+def test_the_example_of_the_module(tmp_path: Path) -> None:
+    example = dedent((config.__doc__ or "").split("::\n", 1)[1])
+    (tmp_path / "other.toml").write_text(example)
+    found = read(tmp_path / "other.toml")
+    assert (found.name, found.rounds, found.seed, found.model) == ("mnist-fedavg", 50, 42, "lenet_bn")
+    assert found.data.partition_options() == {"alpha": 0.1}
+    assert (found.data.name, found.data.clients) == ("mnist", 50)
+    assert (found.method.name, found.method.cohort, found.method.lr) == ("fedavg", 5, 0.01)
+
+
+def test_nothing_need_be_said() -> None:
+    found = parse({})
+    assert (found.data.name, found.data.clients, found.data.partition) == ("digits", 10, "iid")
+    assert found.method.recipe() == METHODS["fedavg"]()
+
+
+@pytest.mark.parametrize(
+    ("table", "path", "nearest"),
+    [
+        ({"rouns": 3}, "rouns", "rounds"),
+        ({"Data": {}}, "Data", "data"),
+        ({"data": {"clients": 3, "aplha": 1}}, "data.aplha", "alpha"),
+        ({"method": {"lrate": 1}}, "method.lrate", "lr"),
+        ({"method": {"cohorts": 1}}, "method.cohorts", "cohort"),
+        ({"engine": {"worker": 1}}, "engine.worker", "workers"),
+        ({"str": 1}, "str", None),
+        ({"engine": {"dict[]": 1}}, "engine.dict[]", None),
+    ],
+)
+def test_unknown_keys_name_the_nearest(table: dict[str, Any], path: str, nearest: str | None) -> None:
+    said = complaint(table)
+    assert said.startswith(f"experiment: unknown key {path!r}")
+    assert ("did you mean" in said) == (nearest is not None)
+    if nearest:
+        assert f"did you mean {nearest!r}?" in said
+
+
+def test_all_problems_at_once() -> None:
+    said = complaint({"rouns": 3, "seed": -1, "method": {"lr": 0}}).splitlines()
+    assert len(said) == 3
+    assert all(line.startswith("experiment: ") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("table", "path"),
+    [
+        ({"name": "a b"}, "name = 'a b'"),
+        ({"name": "../up"}, "name = '../up'"),
+        ({"name": ""}, "name = ''"),
+        ({"seed": -1}, "seed = -1"),
+        ({"seed": "x"}, "seed = 'x'"),
+        ({"seed": 1.5}, "seed = 1.5"),
+        ({"rounds": 0}, "rounds = 0"),
+        ({"rounds": {"x": 1}}, "rounds = {'x': 1}"),
+        ({"rounds": 10, "evaluate_every": 3}, "rounds = 10 is not a multiple of evaluate_every = 3"),
+        ({"evaluate_every": 0}, "evaluate_every = 0"),
+        ({"checkpoint_seconds": -1}, "checkpoint_seconds = -1"),
+        ({"model": 3}, "model = 3"),
+        ({"model": "mpl"}, "unknown model 'mpl'; did you mean 'mlp'?"),
+        ({"model": {"name": "mpl"}}, "unknown model 'mpl'; did you mean 'mlp'?"),
+        ({"model": {"hidden": [3]}}, "model: a table of options needs a 'name', one of"),
+        ({"data": 3}, "data = 3"),
+        ({"data": {"clients": 0}}, "data.clients = 0"),
+        ({"data": {"clients": 3, "holdout": 1.0}}, "data.holdout = 1.0"),
+        ({"data": {"clients": 3, "normalize": "std"}}, "data.normalize = 'std'"),
+        ({"data": {"clients": 3, "participating": 0}}, "data.participating = 0"),
+        ({"data": {"clients": 3, "partition": "irid"}}, "unknown data.partition 'irid'; did you mean 'iid'?"),
+        ({"data": {"clients": 3, "partition": "dirichlet_plain", "alpha": 0}}, "data.alpha = 0"),
+        ({"data": {"clients": 3, "partition": "dirichlet_plain", "alpha": float("inf")}}, "data.alpha = inf"),
+        ({"data": {"clients": 3, "partition": "dirichlet_mixed", "alphas": [1]}}, "data.alphas"),
+        ({"method": {"name": "fedavgg"}}, "unknown method 'fedavgg'; did you mean 'fedavg'?"),
+        ({"method": {"cohort": 0}}, "method.cohort = 0"),
+        ({"method": {"cohort": 1.5}}, "method.cohort = 1.5"),
+        ({"method": {"cohort": -0.5}}, "method.cohort = -0.5"),
+        ({"method": {"cohort": "all"}}, "method.cohort = 'all'"),
+        ({"method": {"epochs": 0}}, "method.epochs = 0"),
+        ({"method": {"batch_size": 0}}, "method.batch_size = 0"),
+        ({"method": {"optimizer": "adamw"}}, "method.optimizer = 'adamw'"),
+        ({"method": {"lr": 0}}, "method.lr = 0"),
+        ({"method": {"lr": float("nan")}}, "method.lr = nan"),
+        ({"method": {"lr_decay": 1.1}}, "method.lr_decay = 1.1"),
+        ({"method": {"momentum": 1}}, "method.momentum = 1"),
+        ({"method": {"optimizer": "adam", "momentum": 0.9}}, "method.momentum belongs to optimizer 'sgd'"),
+        ({"method": {"weight_decay": -1}}, "method.weight_decay = -1"),
+        ({"method": {"augment": "flip"}}, "method.augment = 'flip'"),
+        ({"method": {"augment": ["flp"]}}, "unknown method.augment 'flp'; did you mean 'flip'?"),
+        ({"method": {"quorum": 0}}, "method.quorum = 0"),
+        ({"method": {"max_skipped": 0}}, "method.max_skipped = 0"),
+        ({"method": {"nonfinite": "ignore"}}, "method.nonfinite = 'ignore'"),
+        ({"method": {"persist_optimizer": "maybe"}}, "method.persist_optimizer = 'maybe'"),
+        ({"method": {"selector": 3}}, "method.selector = 3"),
+        ({"method": {"selector": "randm"}}, "unknown selector 'randm'; did you mean 'random'?"),
+        ({"method": {"weigher": {"power": 1}}}, "weigher: a table of hyperparameters needs a 'name'"),
+        ({"engine": {"backend": "cloud"}}, "engine.backend = 'cloud'"),
+        ({"engine": {"workers": 0}}, "engine.workers = 0"),
+        ({"engine": {"timeout": 0}}, "engine.timeout = 0"),
+    ],
+)
+def test_bad_values_are_named(table: dict[str, Any], path: str) -> None:
+    assert path in complaint(table)
+
+
+def options(partition: str) -> dict[str, Parameter]:
+    found = {} if partition == BY_ROLE else dict(signature(PARTITIONS[partition]).parameters)
+    return {key: found[key] for key in PARTITION_KEYS if key in found}
+
+
+VALUES = {
+    "clients": 20,
+    "alpha": 0.5,
+    "alphas": [0.1, 1.0],
+    "labels_per_client": 2,
+    "min_size": 1,
+    "max_tries": 9,
+}
+
+
+@pytest.mark.parametrize("partition", [*PARTITIONS, BY_ROLE])
+def test_partitions_get_what_they_need_and_nothing_else(partition: str) -> None:
+    wanted = options(partition)
+    full = {"partition": partition, **{key: VALUES[key] for key in wanted}}
+    section = parse({"data": full}).data
+    given_options = {key: getattr(section, key) for key in wanted if key != "clients"}
+    assert section.partition_options() == given_options
+    for key, parameter in wanted.items():
+        less = {name: value for name, value in full.items() if name != key}
+        if parameter.default is Parameter.empty:
+            assert f"partition {partition!r} needs data.{key}" in complaint({"data": less})
+        else:
+            assert key not in parse({"data": less}).data.partition_options()
+    for key in VALUES.keys() - wanted.keys():
+        said = complaint({"data": {**full, key: VALUES[key]}})
+        assert f"data.{key} does not apply to partition {partition!r}; leave it out" in said
+
+
+@pytest.mark.parametrize(
+    ("cohort", "clients", "size"),
+    [
+        (5, 50, 5),
+        (5, 3, 5),  # selectors take what there is
+        (1, 50, 1),
+        (1.0, 50, 50),
+        (0.1, 50, 5),
+        (0.1, 59, 5),
+        (0.29, 100, 29),  # 0.29 * 100 is 28.999999999999996
+        (0.07, 100, 7),
+        (0.5, 1, 1),
+        (1e-9, 50, 1),
+    ],
+)
+def test_cohort_is_a_number_or_a_share(cohort: float, clients: int, size: int) -> None:
+    assert MethodSection(cohort=cohort).cohort_size(clients) == size
+
+
+def test_training_holds_what_the_section_says() -> None:
+    section = MethodSection(epochs=3, batch_size=7, lr=0.2, momentum=0.5, augment=("flip",), persist_optimizer=True)
+    assert section.training() == Training(3, 7, "sgd", 0.2, 0.5, 0.0, True, ("flip",))
+
+
+def test_parts_replace_the_recipes() -> None:
+    method = parse({"method": {"selector": "full", "weigher": {"name": "uniform"}}}).method.recipe()
+    plain = METHODS["fedavg"]()
+    assert (method.selector, method.weigher) == (FullSelection(), Uniform())
+    assert (method.objective, method.server) == (plain.objective, plain.server)
+
+
+@dataclass(frozen=True)
+class Powered:
+    """A weigher with hyperparameters."""
+
+    name: ClassVar[str] = "powered"
+    reference: ClassVar[str] = ""
+    power: float = 1.0
+    label: str = "x"
+
+
+@pytest.fixture
+def powered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setitem(registry.OURS, "weigher", {**registry.OURS["weigher"], "powered": Powered})
+    registry.known.cache_clear()
+    yield
+    registry.known.cache_clear()
+
+
+@pytest.mark.usefixtures("powered")
+def test_overrides_reach_into_parts() -> None:
+    table = {"method": {"weigher": "powered"}}
+    found = parse(table, ["method.weigher.power=2", "method.weigher.label=long name"])
+    assert found.method.recipe().weigher == Powered(2.0, "long name")
+    assert table == {"method": {"weigher": "powered"}}
+    again = parse({"method": {"weigher": {"name": "powered", "power": 3}}}, ['method.weigher.label="2"'])
+    assert again.method.recipe().weigher == Powered(3.0, "2")
+    named = parse({}, ["method.weigher.name=powered", "method.weigher.power=0.5"])
+    assert named.method.recipe().weigher == Powered(0.5)
+    assert parse(tomllib.loads(to_toml(found))) == found
+
+
+@pytest.mark.usefixtures("powered")
+def test_hyperparameters_are_checked_when_the_file_is_read() -> None:
+    said = complaint({"method": {"weigher": {"name": "powered", "powr": 1}}})
+    assert "unknown hyperparameter of weigher 'powered'" in said
+    assert "did you mean 'power'?" in said
+    assert "power = 'much'" in complaint({"method": {"weigher": "powered"}}, "method.weigher.power=much")
+
+
+@pytest.mark.parametrize(
+    ("override", "where", "value"),
+    [
+        ("rounds=7", "rounds", 7),
+        (" rounds = 7 ", "rounds", 7),
+        ("name=run-1", "name", "run-1"),
+        ('name="17"', "name", "17"),
+        ("model=mlp", "model", "mlp"),
+        ("model.hidden=[32, 16]", "model", {"name": "digits_mlp", "hidden": [32, 16]}),
+        ("method.lr=5e-2", "method.lr", 0.05),
+        ("method.cohort=0.5", "method.cohort", 0.5),
+        ("method.persist_optimizer=true", "method.persist_optimizer", True),
+        ('method.augment=["flip", "crop"]', "method.augment", ("flip", "crop")),
+        ("data.name=fashion-mnist", "data.name", "fashion-mnist"),
+        ("data.name=a=b", "data.name", "a=b"),
+        ("engine.backend=inline", "engine.backend", "inline"),
+    ],
+)
+def test_overrides(override: str, where: str, value: Any) -> None:
+    found: Any = parse({"model": "digits_mlp", "data": {"clients": 4}}, [override])
+    for step in where.split("."):
+        found = getattr(found, step)
+    assert found == value
+
+
+def test_later_overrides_win() -> None:
+    assert parse({"seed": 1}, ["seed=2", "seed=3"]).seed == 3
+
+
+@pytest.mark.parametrize("override", ["rounds", "=3", ".rounds=3", "method..lr=1", "method.=1", ""])
+def test_malformed_overrides(override: str) -> None:
+    assert "must look like section.key=value" in complaint({}, override)
+
+
+def test_overrides_are_checked_like_the_file() -> None:
+    assert "unknown key 'method.lrr'" in complaint({}, "method.lrr=1")
+    assert "seed = ''" in complaint({}, "seed=")
+    assert "rounds = {'x': 1}" in complaint({"rounds": 3}, "rounds.x=1")
+
+
+def test_decisive_settings() -> None:
+    table = {"name": "a", "engine": {"backend": "inline", "workers": 1, "timeout": 5.0}, "checkpoint_seconds": 1.0}
+    other = {"name": "a", "engine": {"backend": "processes", "workers": 8}, "checkpoint_seconds": 2.0}
+    assert parse(table).decisive() == parse(other).decisive()
+    for change in ("seed=1", "method.lr=0.5", "engine.compile=true", "data.clients=3", "model=mlp", "rounds=20"):
+        assert parse(table, [change]).decisive() != parse(table).decisive()
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    path = tmp_path / "it.toml"
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: there is no such experiment file")):
+        read(path)
+    path.write_text("rounds = = 3")
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: not readable as TOML") + ".*line 1"):
+        read(path)
+    path.write_bytes(b'name = "\xff\xfe"')
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: not readable as TOML")):
+        read(path)
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: not readable")):
+        read(tmp_path)
+
+
+def test_the_file_names_the_experiment_and_its_errors(tmp_path: Path) -> None:
+    path = tmp_path / "skewed.toml"
+    path.write_text("rounds = 3\n")
+    assert read(path).name == "skewed"
+    assert read(path, ["name=other"]).name == "other"
+    path.write_text("rouns = 3\n")
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: unknown key 'rouns'")):
+        read(path)
+
+
+def positive(most: float | None = None) -> st.SearchStrategy[float]:
+    return st.floats(0, most, exclude_min=True, allow_infinity=False)
+
+
+@st.composite
+def data_tables(draw: st.DrawFn) -> dict[str, Any]:
+    partition = draw(st.sampled_from([*PARTITIONS, BY_ROLE]))
+    values = {
+        "clients": st.integers(1, 10**6),
+        "alpha": positive(),
+        "alphas": st.lists(positive(), min_size=2, max_size=2),
+        "labels_per_client": st.integers(1, 100),
+        "min_size": st.integers(0, 100),
+        "max_tries": st.integers(1, 100),
+    }
+    wanted = options(partition)
+    needed = {key: values[key] for key, p in wanted.items() if p.default is Parameter.empty}
+    rest = {key: values[key] for key in wanted.keys() - needed.keys()}
+    more = {
+        "name": st.text(),
+        "participating": st.integers(1, 9),
+        "holdout": st.floats(0, 1, exclude_max=True),
+        "normalize": st.sampled_from(["standard", "half", "unit"]),
+    }
+    return {"partition": partition, **draw(st.fixed_dictionaries(needed, optional={**rest, **more}))}
+
+
+part = {kind: st.sampled_from(sorted(registry.OURS[kind])) for kind in registry.PART_KINDS}
+scalars = st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+method_tables = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.sampled_from(sorted(METHODS)),
+        **{kind: names | st.builds(lambda name: {"name": name}, names) for kind, names in part.items()},
+        "cohort": st.integers(1, 10**9) | positive(1),
+        "epochs": st.integers(1, 99),
+        "batch_size": st.integers(1, 10**6),
+        "lr": positive(),
+        "lr_decay": positive(1),
+        "momentum": st.floats(0, 1, exclude_max=True),
+        "weight_decay": st.floats(0, allow_infinity=False),
+        "persist_optimizer": st.booleans(),
+        "augment": st.lists(st.sampled_from(sorted(AUGMENTS)), max_size=4),
+        "quorum": st.integers(1, 9),
+        "max_skipped": st.integers(1, 9),
+        "nonfinite": st.sampled_from(["drop", "raise", "propagate"]),
+    },
+)
+models = st.sampled_from(sorted(registry.OURS["model"]))
+model_tables = st.builds(
+    lambda name, more: {**more, "name": name},
+    models,
+    st.dictionaries(st.text(min_size=1), scalars | st.lists(scalars) | st.dictionaries(st.text(), scalars)),
+)
+experiments = st.fixed_dictionaries(
+    {},
+    optional={
+        "name": st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]*", fullmatch=True),
+        "seed": st.integers(0, 2**128),
+        "rounds": st.integers(1, 10**6),
+        "checkpoint_seconds": st.floats(0, allow_infinity=False),
+        "model": models | model_tables,
+        "data": data_tables(),
+        "method": method_tables,
+        "engine": st.fixed_dictionaries(
+            {},
+            optional={
+                "backend": st.sampled_from(["inline", "processes"]),
+                "workers": st.integers(1, 99),
+                "compile": st.booleans(),
+                "timeout": positive(),
+            },
+        ),
+    },
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(experiments)
+def test_what_is_written_is_read_back(table: dict[str, Any]) -> None:
+    try:
+        experiment = parse(table)
+    except ConfigError as error:
+        assume("server rule" not in str(error))  # parts that do not go together
+        raise
+    text = to_toml(experiment)
+    again = parse(tomllib.loads(text))
+    assert again == experiment
+    assert again.decisive() == experiment.decisive()
+    assert to_toml(again) == text
+
+
+def test_written_files_are_read_back(tmp_path: Path) -> None:
+    experiment = parse({"name": "it", "data": {"name": 'a "b"\\\n\t\x00é€😀', "clients": 3}})
+    path = tmp_path / "experiment.toml"
+    path.write_text(to_toml(experiment), encoding="utf-8")
+    assert read(path) == experiment
+
+
+def test_experiments_do_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Experiment().seed = 3  # type: ignore[misc]
+
+
+def test_the_last_rounds_can_all_be_evaluated() -> None:
+    experiment = parse({"rounds": 25, "evaluate_every": 10, "evaluate_last": 3})
+    rules = Rules(
+        seed=0, rounds=25, cohort=1, training=experiment.method.training(), evaluate_every=10, evaluate_last=3
+    )
+    assert [played for played in range(1, 26) if rules.evaluated(played)] == [10, 20, 23, 24, 25]

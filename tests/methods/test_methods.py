@@ -1,0 +1,76 @@
+"""Every method there is: the same bits on every backend, and after any interruption."""
+
+import numpy as np
+import pytest
+
+from entrofed.backends.inline import InlineBackend
+from entrofed.backends.processes import ProcessBackend
+from entrofed.experiment.build import prepare
+from entrofed.experiment.checkpoint import Checkpoints
+from entrofed.experiment.client_state import Pool
+from entrofed.experiment.config import parse
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import run
+from entrofed.registry import known
+
+OPTIONS = {"fedconcat": {"server": {"name": "concat", "clusters": 2, "encoder_rounds": 2}}}
+
+
+@pytest.fixture(scope="module")
+def workers():
+    backend = ProcessBackend(2)
+    yield backend
+    backend.close()
+
+
+def experiment(method, rounds, **more):
+    return parse(
+        {
+            "rounds": rounds,
+            "seed": 4,
+            "model": "digits_mlp",
+            "data": {
+                "name": "digits",
+                "partition": "dirichlet_balanced",
+                "clients": 8,
+                "alpha": 0.3,
+                "validation": 0.05,
+            },
+            "method": {"name": method, "cohort": 3, "lr": 0.1, "momentum": 0.5, **OPTIONS.get(method, {}), **more},
+            "faults": {"dropout": 0.3},
+        }
+    )
+
+
+def outcome(folder, chosen):
+    """The last state and the records, but for the seconds."""
+    state, problems = Checkpoints(folder.checkpoints, prepare(chosen).layout, Pool(folder.path / "memory", 0)).last()
+    assert not problems
+    records = [{key: value for key, value in record.items() if key != "seconds"} for record in folder.records()]
+    return state, records
+
+
+@pytest.mark.parametrize("method", sorted(known("method")))
+def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
+    whole, halves = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves")
+    long, short = experiment(method, 4), experiment(method, 2)
+    run(long, whole, backend=InlineBackend())
+    run(short, halves, backend=workers)
+    run(long, halves, backend=workers, resume=True)
+    (one, records), (two, again) = outcome(whole, long), outcome(halves, long)
+    assert records == again
+    np.testing.assert_array_equal(one.params.values, two.params.values)
+    assert sorted(one.memory) == sorted(two.memory)
+    for client in one.memory:
+        for name, array in one.memory[client].items():
+            np.testing.assert_array_equal(array, two.memory[client][name])
+
+
+@pytest.mark.parametrize("method", ["fedavg", "moon"])
+def test_an_optimizer_that_persists(tmp_path, workers, method):
+    whole, halves = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves")
+    long, short = (experiment(method, rounds, persist_optimizer=True) for rounds in (4, 2))
+    run(long, whole, backend=InlineBackend())
+    run(short, halves, backend=workers)
+    run(long, halves, backend=workers, resume=True)
+    assert outcome(whole, long)[1] == outcome(halves, long)[1]
