@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test lint bench clean
+.PHONY: quickstart test test-fast lint bench clean
 
 quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
 	$(BIN)/entrofed quickstart
 
 test: $(VENV)/ready  ## all tests and doctests
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+test-fast: $(VENV)/ready  ## the tests that take no more than a moment each
+	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
 lint: $(VENV)/ready  ## style and types
 	$(BIN)/ruff check .

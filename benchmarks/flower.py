@@ -2,7 +2,7 @@
 
     python benchmarks/flower.py [--rounds 6] [--repeats 2] [--data-dir DATA]
 
-LeNet-5 on CIFAR-10 with ten of a hundred clients a round, if CIFAR-10 is in the data directory; else the digits. Both
+LeNet-5 on CIFAR-10 with ten of a hundred clients per round, if CIFAR-10 is in the data directory; else the digits. Both
 sides run in turn. A round is the best of the repeats; the first of each, in which workers load their data, does not
 count. Start-up is the whole time less that of the rounds, of the first run: later ones find things loaded already.
 """
@@ -11,12 +11,14 @@ import argparse
 import logging
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
+from entrofed.core.records import RoundRecord
 from entrofed.data.catalog import CATALOG, data_directory
 from entrofed.experiment.config import parse
-from entrofed.experiment.run_folder import Record, RunFolder
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.flower.experiment import simulate
 
@@ -33,9 +35,9 @@ def main() -> None:
     logging.getLogger("flwr").setLevel(logging.ERROR)
     there = CATALOG["cifar-10"].here(data_directory(options.data_dir))
     name, model, clients = ("cifar-10", "lenet5", 100) if there else ("digits", "digits_mlp", 30)
-    print(f"{model} on {name}, 10 of {clients} clients a round, {options.rounds} rounds, best of {options.repeats}")
+    print(f"{model} on {name}, 10 of {clients} clients per round, {options.rounds} rounds, best of {options.repeats}")
     found: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
-    models: dict[str, list[Record]] = {}
+    records: dict[str, list[RoundRecord]] = {}
     for _ in range(options.repeats):
         for side, play in SIDES.items():
             experiment = parse(
@@ -52,18 +54,17 @@ def main() -> None:
                 place = RunFolder(Path(folder) / "seed-0")
                 play(experiment, place, data_directory=options.data_dir)
                 whole = time.perf_counter() - began
-                records = place.records()
-            rounds = [sum(t for phase, t in r["seconds"].items() if phase != "clients") for r in records]
-            train = [r["seconds"]["train"] for r in records]
-            found[side].append((whole - sum(rounds), median(train[1:])))
-            models[side] = [{k: v for k, v in r.items() if k != "seconds"} for r in records]
-    print("records are the same" if models["processes"] == models["flower"] else "RECORDS DIFFER")
-    print(f"{'':12} {'start-up':>10} {'a round':>10}")
-    best = {side: (times[0][0], min(a_round for _, a_round in times)) for side, times in found.items()}
-    for side, (start, a_round) in best.items():
-        print(f"{side:12} {start:8.1f} s {a_round:8.2f} s")
-    start, a_round = (best["flower"][i] / best["processes"][i] for i in (0, 1))
-    print(f"Flower takes {start:.1f} times as long to start, and {a_round:.2f} times as long to train a round")
+                played = place.records()
+            train = [record.seconds["train"] for record in played]
+            found[side].append((whole - sum(record.duration for record in played), median(train[1:])))
+            records[side] = [replace(record, seconds={}) for record in played]
+    print("records are the same" if records["processes"] == records["flower"] else "RECORDS DIFFER")
+    print(f"{'':12} {'start-up':>10} {'per round':>10}")
+    best = {side: (times[0][0], min(one_round for _, one_round in times)) for side, times in found.items()}
+    for side, (start, one_round) in best.items():
+        print(f"{side:12} {start:8.1f} s {one_round:8.2f} s")
+    start, one_round = (best["flower"][i] / best["processes"][i] for i in (0, 1))
+    print(f"Flower takes {start:.1f} times as long to start, and {one_round:.2f} times as long to train a round")
 
 
 if __name__ == "__main__":

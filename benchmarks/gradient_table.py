@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.types import Ledger, PartState, Update
+from entrofed.core.types import ClientTable, PartState, Update
 from entrofed.info.similarity import closest, cosines
 from entrofed.selectors.convex_hull import ConvexHull
 from entrofed.selectors.gradient_table import GradientTable, sketch
@@ -45,14 +45,14 @@ def table(part: GradientTable, rows: NDArray[np.float32]) -> PartState:
     """The state after everybody has answered once."""
     none = np.zeros(0, np.int64)
     start = Params(np.zeros(rows.shape[1], np.float32), none)
-    state = part.init(Ledger(np.ones(len(rows), np.int64), trainable=rows.shape[1]), np.arange(len(rows)))
+    state = part.init(ClientTable(np.ones(len(rows), np.int64), trainable=rows.shape[1]), np.arange(len(rows)))
     return part.observe(state, start, [Update(k, Params(-row, none), 1, 1, 0.0, 0.0) for k, row in enumerate(rows)])
 
 
 def choose(part: GradientTable, state: PartState, clients: int) -> list[int]:
     """A cohort of ten."""
-    ledger = Ledger(np.ones(clients, np.int64))
-    return part.select(state, ledger, np.arange(clients), COHORT, np.random.default_rng(0)).clients
+    table = ClientTable(np.ones(clients, np.int64))
+    return part.select(state, table, np.arange(clients), COHORT, np.random.default_rng(0)).clients
 
 
 def agreement(width: int, draws: int, clients: int = 100) -> None:
@@ -111,7 +111,7 @@ def cost(clients: int, width: int) -> None:
 
 
 def one_row(width: int) -> None:
-    """What a large model costs a client and round."""
+    """What a large model costs per client and round."""
     row = np.ones(width, np.float32)
     sketch(row, 4096)
     print(f"\nsketch of {width:,} values to 4096: {seconds(lambda: sketch(row, 4096)):.3f} s; 1000 rows: ", end="")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger
+from entrofed.core.types import ClientTable
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 
 Counts = NDArray[np.float64]
@@ -74,12 +74,12 @@ def measure(name: str, counts: Counts, size: int, repeats: int) -> None:
     """Time both sides and print a line."""
     clients, classes = counts.shape
     part, everybody = LabelEntropyGreedy(buffer=0), np.arange(clients)
-    ledger = Ledger(sizes=np.maximum(counts.sum(axis=1), 1).astype(np.int64), label_counts=counts)
-    state = part.init(ledger, everybody)
+    table = ClientTable(np.maximum(counts.sum(axis=1), 1).astype(np.int64), facts={"label_counts": counts})
+    state = part.init(table, everybody)
     best = [float("inf")] * 2
     for seed in range(repeats):
         began = time.perf_counter()
-        ours = part.select(state, ledger, everybody, size, np.random.default_rng(seed)).clients
+        ours = part.select(state, table, everybody, size, np.random.default_rng(seed)).clients
         between = time.perf_counter()
         theirs = direct(counts, size, ours[0])
         best = [min(best[0], between - began), min(best[1], time.perf_counter() - between)]

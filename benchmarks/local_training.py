@@ -17,15 +17,18 @@ from functools import partial
 import numpy as np
 import torch
 
+from entrofed.backends.base import Workload
 from entrofed.backends.processes import ProcessBackend
-from entrofed.client.train import WorkOrder
+from entrofed.core.job import Job, Rules
 from entrofed.core.params import Layout, Params
+from entrofed.core.parts import Build, Method
 from entrofed.core.round import run_round
 from entrofed.core.seeds import torch_stream
-from entrofed.core.tasks import Rules
-from entrofed.core.types import Ledger, State, Training
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientTable, State, Training
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
+from entrofed.experiment.evaluation import FederationEvaluation
 from entrofed.methods.fedavg import fedavg
 from entrofed.models.networks import build
 from entrofed.objectives.cross_entropy import CrossEntropy
@@ -40,17 +43,17 @@ class Case:
     """One network and the clients that train it."""
 
     model: str
-    shape: tuple[int, ...]
     batch: int
     clients: int
+    shape: tuple[int, ...] = (1, 28, 28)
     size: int = 500
     epochs: int = 5
 
 
 CASES = {
-    "lenet5": Case("lenet5", (3, 32, 32), 64, 10),
-    "lenet_bn": Case("lenet_bn", (1, 28, 28), 32, 5, epochs=2),
-    "mlp": Case("mlp", (1, 28, 28), 32, 10),
+    "lenet5": Case("lenet5", 64, 10, (3, 32, 32)),
+    "lenet_bn": Case("lenet_bn", 32, 5, epochs=2),
+    "mlp": Case("mlp", 32, 10),
 }
 
 
@@ -67,7 +70,16 @@ def federation(case: Case) -> Federation:
     return Federation(data, ones, ones, shards, shards, np.arange(case.clients), counts)
 
 
-def plain(case: Case, fed: Federation, make: Callable[[], torch.nn.Module], training: Training) -> None:
+def network(case: Case) -> tuple[Build, Layout, Params]:
+    """How the network is built, its layout, and the parameters that all start from."""
+    make = partial(build, case.model, case.shape, 10)
+    with torch_stream(0, "init"):
+        model = make()
+    layout = Layout.of(model)
+    return make, layout, layout.read(model)
+
+
+def plain(case: Case, fed: Federation, make: Build, training: Training) -> None:
     """The loop everyone writes."""
     torch.set_num_threads(2)
     model = make()
@@ -92,21 +104,17 @@ def plain(case: Case, fed: Federation, make: Callable[[], torch.nn.Module], trai
 def measure(case: Case, repeats: int, compiled: bool) -> None:
     """Time both sides alternately and print the ratios."""
     fed = federation(case)
-    make = partial(build, case.model, case.shape, 10)
-    with torch_stream(0, "init"):
-        model = make()
-    layout = Layout.of(model)
-    params = layout.read(model)
+    make, layout, params = network(case)
     training = Training(case.epochs, case.batch, "sgd", 0.01, 0.9, 1e-3, False, ())
-    orders = [WorkOrder(c, 0, 0, params, CrossEntropy(), training, case.size) for c in range(case.clients)]
+    tasks = [TrainTask(c, 0, 0, params, CrossEntropy(), training, case.size) for c in range(case.clients)]
     backend = ProcessBackend(WORKERS)
     sides: dict[str, Callable[[], object]] = {"plain loop": lambda: plain(case, fed, make, training)}
-    sides["engine"] = lambda: backend.run(orders)
-    backend.host(fed, make, layout)
+    sides["engine"] = lambda: backend.run(tasks)
+    backend.open(Workload(fed, make, layout))
     second = ProcessBackend(WORKERS) if compiled else None
     if second is not None:
-        second.host(fed, make, layout, compiled=True)
-        sides["engine, compiled"] = lambda: second.run(orders)
+        second.open(Workload(fed, make, layout, compiled=True))
+        sides["engine, compiled"] = lambda: second.run(tasks)
     best = dict.fromkeys(sides, float("inf"))
     for side in sides.values():
         side()
@@ -126,6 +134,13 @@ def measure(case: Case, repeats: int, compiled: bool) -> None:
             opened.close()
 
 
+def job_for(method: Method, training: Training, fed: Federation, layout: Layout) -> Job:
+    """Rounds in which everybody trains, and nothing is evaluated."""
+    everybody = np.arange(len(fed.shards))
+    rules = Rules(rounds=10**6, cohort=len(everybody), training=training, evaluate_every=10**9)
+    return Job(method, rules, ClientTable(fed.sizes, 10, trainable=layout.trainable), everybody, layout, seed=0)
+
+
 def overhead(
     case: Case,
     fed: Federation,
@@ -136,13 +151,13 @@ def overhead(
     repeats: int,
 ) -> float:
     """Share of a round that is not training: the least of several rounds."""
-    rules = Rules(seed=0, rounds=repeats, cohort=case.clients, training=training, evaluate_every=10**9)
-    ledger = Ledger(sizes=fed.sizes)
+    job = job_for(fedavg(), training, fed, layout)
+    evaluation = FederationEvaluation(fed, job.rules, backend)
     state = State(0, Params(params.values.copy(), params.counters.copy()), {}, {}, {})
     shares = []
     for number in range(repeats):
-        _, record = run_round(replace(state, round=number), fedavg(), rules, ledger, fed, layout, backend)
-        seconds = record["seconds"]
+        _, record = run_round(job, replace(state, round=number), backend, evaluation)
+        seconds = record.seconds
         total = sum(v for k, v in seconds.items() if k not in ("clients", "evaluate"))
         pure = seconds["clients"] / case.clients * -(-case.clients // WORKERS)
         shares.append((total - pure) / total)

@@ -31,14 +31,12 @@ def measure(peers: int, degree: int, rounds: int, backend: ProcessBackend) -> No
     )
     with tempfile.TemporaryDirectory() as folder:
         run(experiment, RunFolder(Path(folder)), backend=backend)
-        seconds = [record["seconds"] for record in RunFolder(Path(folder)).records()]
+        seconds = [record.seconds for record in RunFolder(Path(folder)).records()]
     train = min(lap["train"] for lap in seconds)
     pool = min(lap["aggregate"] for lap in seconds)
     edges = peers * degree // 2
     per_edge = 1e6 * pool / (2 * edges + peers)
-    print(
-        f"{peers:6} peers {edges:7} edges: training {train:6.2f} s, pooling {pool:6.2f} s ({per_edge:5.1f} us a model)"
-    )
+    print(f"{peers:6} peers {edges:7} edges: training {train:6.2f} s, pooling {pool:6.2f} s ({per_edge:5.1f} us each)")
 
 
 if __name__ == "__main__":

@@ -13,23 +13,21 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
+from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.client.evaluate import predictions
-from entrofed.core.params import Layout, Params
+from entrofed.core.params import Params
 from entrofed.core.round import run_round
-from entrofed.core.seeds import torch_stream
 from entrofed.core.sums import weighted_sum
-from entrofed.core.tasks import Rules
-from entrofed.core.types import Ledger, State, Training
+from entrofed.core.types import State, Training
+from entrofed.experiment.evaluation import FederationEvaluation
 from entrofed.info.histogram import count_equal
 from entrofed.methods.weighing import fedklentropy
-from entrofed.models.networks import build
-from local_training import CASES, WORKERS, federation
+from local_training import CASES, WORKERS, federation, job_for, network
 
 BINS = 100
 
@@ -65,7 +63,7 @@ def vectors(clients: int, values: int, repeats: int) -> None:
     )
     nanoseconds = {name: 1e9 * seconds / clients / values for name, seconds in best.items()}
     print(
-        f"histograms of {clients} x {values:,}: {nanoseconds['ours']:.2f} ns a value, numpy.histogram "
+        f"histograms of {clients} x {values:,}: {nanoseconds['ours']:.2f} ns per value, numpy.histogram "
         f"{nanoseconds['numpy']:.2f}, {best['numpy'] / best['ours']:.1f}x, identical counts"
     )
 
@@ -75,14 +73,10 @@ def lenets(repeats: int) -> None:
     case = CASES["lenet5"]
     fed = federation(case)
     fed = replace(fed, data=replace(fed.data, valid_x=fed.data.train_x[:2000], valid_y=fed.data.train_y[:2000]))
-    make = partial(build, case.model, case.shape, 10)
-    with torch_stream(0, "init"):
-        model = make()
-    layout = Layout.of(model)
-    start = layout.read(model)
+    make, layout, start = network(case)
     models = [Params(start.values * np.float32(scale), start.counters) for scale in np.linspace(0.5, 1.5, 10)]
     inline = InlineBackend()
-    inline.host(fed, make, layout)
+    inline.open(Workload(fed, make, layout))
     best = race(
         {
             "apart": lambda: [predictions(inline, 2000, [one]) for one in models],
@@ -95,19 +89,14 @@ def lenets(repeats: int) -> None:
         f"{best['apart'] / best['together']:.2f}x a pass for each"
     )
     backend = ProcessBackend(WORKERS)
-    backend.host(fed, make, layout)
-    rules = Rules(
-        seed=0,
-        rounds=repeats,
-        cohort=case.clients,
-        training=Training(case.epochs, case.batch, "sgd", 0.01, 0.9, 1e-3, False, ()),
-        evaluate_every=10**9,
-    )
-    ledger, state = Ledger(sizes=fed.sizes, classes=10), State(0, start, {}, {}, {})
+    backend.open(Workload(fed, make, layout))
+    training = Training(case.epochs, case.batch, "sgd", 0.01, 0.9, 1e-3, False, ())
+    job, state = job_for(fedklentropy(), training, fed, layout), State(0, start, {}, {}, {})
+    evaluation = FederationEvaluation(fed, job.rules, backend)
     shares = []
     for number in range(repeats):
-        _, record = run_round(replace(state, round=number), fedklentropy(), rules, ledger, fed, layout, backend)
-        seconds = record["seconds"]
+        _, record = run_round(job, replace(state, round=number), backend, evaluation)
+        seconds = record.seconds
         server = sum(seconds[phase] for phase in ("admit", "weigh", "aggregate"))
         shares.append(server / (server + seconds["select"] + seconds["train"]))
     backend.close()

@@ -9,12 +9,14 @@ import pytest
 import torch
 from hypothesis import settings
 
+from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.core.params import Layout, Params
 from entrofed.core.seeds import torch_stream
 from entrofed.core.types import Training
-from entrofed.data.federation import Federation, federate
+from entrofed.data.federation import Federation
+from entrofed.experiment.build import federate
 from entrofed.experiment.config import parse
 from entrofed.models.networks import build
 
@@ -80,7 +82,7 @@ def two_workers() -> Iterator[ProcessBackend]:
 @pytest.fixture
 def inline(digits: Federation, bench: Bench) -> InlineBackend:
     backend = InlineBackend()
-    backend.host(digits, bench.build, bench.layout)
+    backend.open(Workload(digits, bench.build, bench.layout))
     return backend
 
 

@@ -16,15 +16,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import softmax
 
-from entrofed.client.runtime import Site
-from entrofed.client.train import WorkOrder, train
-from entrofed.core.params import Entry, Layout, Params
+from entrofed.client.runtime import ClientRuntime
+from entrofed.client.train import train
+from entrofed.core.params import Layout, Params, TensorEntry
+from entrofed.core.parts import ALL_CLIENTS, VALIDATION, LabelFact, Method
 from entrofed.core.seeds import torch_stream
-from entrofed.core.types import FIRST_UPDATE, MEAN_PREDICTION, Context, Ledger, Method, Update
-from entrofed.core.weighing import safe_weights
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData, ClientTable, Context, Update
+from entrofed.core.validation import safe_weights
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
+from entrofed.errors import ConfigError, EntrofedError
 from entrofed.experiment.config import MethodSection
+from entrofed.facts.label_counts import LabelCounts
+from entrofed.facts.label_mixture import LabelMixture
+from entrofed.facts.loss import Loss
+from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.info.prediction import Predictions
 from entrofed.info.simplex import water_fill
 from entrofed.models.concatenated import Concatenated
@@ -32,15 +39,16 @@ from entrofed.models.networks import build as build_model
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.registry import PART_KINDS, build, describe, known
 
-PARTS = [(kind, name) for kind in PART_KINDS for name in known(kind)]
+KINDS = (*PART_KINDS, "client_rule", "fact")
+PARTS = [(kind, name) for kind in KINDS for name in known(kind)]
 FLOATS, CLASSES = 12, 3
 LAYOUT = Layout(
     (
-        Entry("encoder.weight", "trainable", (2, 3), 0, 6),
-        Entry("encoder.bias", "trainable", (2,), 6, 2),
-        Entry("output.weight", "trainable", (3,), 8, 3),
-        Entry("norm.running_var", "buffer", (1,), 11, 1),
-        Entry("norm.batches", "counter", (1,), 0, 1),
+        TensorEntry("encoder.weight", "trainable", (2, 3), 0, 6),
+        TensorEntry("encoder.bias", "trainable", (2,), 6, 2),
+        TensorEntry("output.weight", "trainable", (3,), 8, 3),
+        TensorEntry("norm.running_var", "buffer", (1,), 11, 1),
+        TensorEntry("norm.batches", "counter", (1,), 0, 1),
     ),
     trainable=11,
     floats=FLOATS,
@@ -62,6 +70,8 @@ BRANCHES = {"branch"}
 """Objectives that train a part of a concatenated network."""
 AVERAGES = {"average", "median", "trimmed_mean", "krum"}
 """Server rules whose values lie between the lowest and the highest of the clients'."""
+TRAINED = {"first_update"}
+"""Facts that are trained by a task, not measured."""
 
 
 def of_kind(kind: str, *, without: set[str] = frozenset()) -> pytest.MarkDecorator:  # type: ignore[assignment]
@@ -76,7 +86,7 @@ def of_kind(kind: str, *, without: set[str] = frozenset()) -> pytest.MarkDecorat
 def test_name_and_words(kind: str, name: str) -> None:
     part = known(kind)[name]
     assert part.name == name  # type: ignore[attr-defined]
-    assert isinstance(part.reference, str)  # type: ignore[attr-defined]
+    assert isinstance(getattr(part, "reference", "") if kind == "fact" else part.reference, str)
     words = part.__doc__ or ""
     assert words.split("\n")[0].strip()
     assert not words.startswith(f"{part.__name__}(")  # what dataclass writes where nobody wrote anything
@@ -108,6 +118,33 @@ def test_parts_travel(kind: str, name: str) -> None:
     assert hash(there) == hash(part)
 
 
+VARIANTS = [
+    *((kind, name) for kind in PART_KINDS for name in known(kind)),
+    *(("weigher", {"name": "pooled_kl", "mode": mode}) for mode in ("smoothed", "paper", "histogram", "authors")),
+    ("weigher", {"name": "pooled_kl", "ratio": 0.25, "penalty": "free_params"}),
+    *(("weigher", {"name": outer, "weigher": name}) for outer in ("permuted", "capped") for name in known("weigher")),
+    *(("objective", {"name": "proximal", "objective": name}) for name in known("objective")),
+]
+"""Every part, and those whose facts depend on their hyperparameters, in each way."""
+
+
+@pytest.mark.parametrize(("kind", "spec"), VARIANTS, ids=str)
+def test_equal_parts_ask_for_equal_facts(kind: str, spec: Any) -> None:
+    part = build(kind, spec)
+    assert type(part.facts) is tuple
+    for fact in part.facts:
+        assert type(fact) is known("fact")[fact.name]
+        assert build("fact", describe(fact)) == fact
+    assert len({fact.name for fact in part.facts}) == len(part.facts)
+    assert part.needs <= {VALIDATION, ALL_CLIENTS}
+    there = pickle.loads(pickle.dumps(part))  # noqa: S301 (our own bytes)
+    for same_part in (build(kind, spec), build(kind, describe(part)), there, deepcopy(part), replace(part)):
+        assert same_part == part
+        assert same_part.facts == part.facts
+        assert hash(same_part.facts) == hash(part.facts)
+        assert same_part.needs == part.needs
+
+
 @pytest.mark.parametrize("name", known("method"))
 def test_methods_are_recipes_of_registered_parts(name: str) -> None:
     recipe = known("method")[name]
@@ -115,11 +152,32 @@ def test_methods_are_recipes_of_registered_parts(name: str) -> None:
     assert (recipe.__doc__ or "").split("\n")[0]
     method = recipe()
     assert isinstance(method, Method)
-    assert method == recipe() == MethodSection(name=name).recipe()
+    assert method == recipe() == MethodSection(name=name).recipe
     for kind in PART_KINDS:
         part = getattr(method, kind)
         assert type(part) is known(kind)[part.name]
         assert build(kind, describe(part)) == part
+    asked = {fact for kind in PART_KINDS for fact in getattr(method, kind).facts}
+    assert set(method.facts) == asked
+    assert len(method.facts) == len(asked)
+    times = [fact for when in ("once", "before_round", "with_update") for fact in method.facts_told(when)]
+    assert sorted(times, key=str) == sorted(method.facts, key=str)
+    assert {name for name in known("fact") if method.has_fact(name)} == {fact.name for fact in asked}
+
+
+def test_a_fact_is_told_in_one_way() -> None:
+    """Two parts may ask for the same; what they ask for must then be the same."""
+    plain = known("method")["fedavg"]()
+    twice = replace(plain, selector=build("selector", "kl"), weigher=build("weigher", "label_entropy"))
+    assert twice.facts == (LabelCounts(),)
+
+    class Asks(type(plain.selector)):  # type: ignore[misc]
+        facts = (LabelMixture(0.3),)
+
+    with pytest.raises(ConfigError, match=r"ask for 'label_mixture' in different ways: .*0\.3.* and .*0\.5"):
+        _ = replace(plain, selector=Asks(), weigher=build("weigher", "pooled_kl")).facts
+    same_way = build("weigher", {"name": "pooled_kl", "ratio": 0.3})
+    assert replace(plain, selector=Asks(), weigher=same_way).facts == (LabelMixture(0.3),)
 
 
 def check_memory(state: Mapping[str, Any]) -> None:
@@ -139,40 +197,42 @@ def locked(array: np.ndarray) -> np.ndarray:
 # Selectors
 
 
-def ledger_of(clients: int, rng: np.random.Generator) -> Ledger:
+def table_of(clients: int, rng: np.random.Generator) -> ClientTable:
     """A server that knows all there is to know."""
     counts = rng.integers(0, 20, (clients, CLASSES))
     counts[:, 0] += 1
-    return Ledger(
+    return ClientTable(
         sizes=locked(counts.sum(axis=1)),
         classes=CLASSES,
         partition="iid",
         trainable=FLOATS,
-        label_counts=locked(counts.astype(np.float64)),
-        losses=locked(rng.random(clients)),
+        facts={
+            LabelCounts.name: locked(counts.astype(np.float64)),
+            Loss.name: [locked(np.array(loss)) for loss in rng.random(clients)],
+        },
     )
 
 
 def rounds(part: Any, clients: int, among: np.ndarray, size: int, seed: int) -> list[list[int]]:
     """Three rounds, each from what the one before remembered; nothing that comes in may change."""
-    ledger = ledger_of(clients, np.random.default_rng([seed, 99]))
+    table = table_of(clients, np.random.default_rng([seed, 99]))
     start = Params(locked(np.zeros(FLOATS, np.float32)), locked(np.zeros(1, np.int64)))
 
     def answers(ids: Sequence[int], number: int) -> list[Update]:
         drawn = {client: params(np.random.default_rng([seed, number, client])) for client in ids}
         return [Update(client, found, 10, 2, 1.0, 1.0) for client, found in drawn.items()]
 
-    state = part.init(ledger, np.arange(clients))
-    if FIRST_UPDATE in part.needs:
+    state = part.init(table, np.arange(clients))
+    if any(fact.name in TRAINED for fact in part.facts):
         state = part.observe(state, start, answers(among.tolist(), 7))
     cohorts = []
     for number in range(3):
         check_memory(state)
         before = deepcopy(dict(state))
         rng = np.random.default_rng([seed, number])
-        candidates = part.candidates(ledger, among, size, rng)
+        candidates = part.candidates(table, among, size, rng)
         assert set(candidates.tolist()) <= set(among.tolist())
-        selection = part.select(state, ledger, candidates, size, rng)
+        selection = part.select(state, table, candidates, size, rng)
         assert same(state, before)
         assert not selection.reasons or [why["client"] for why in selection.reasons] == selection.clients
         assert set(selection.limits) <= set(selection.clients)
@@ -222,7 +282,7 @@ def test_random_selection_reaches_every_pair_about_equally() -> None:
     rng = np.random.default_rng(0)
     counts: dict[tuple[int, ...], int] = {}
     for _ in range(3000):
-        pair = tuple(sorted(part.select({}, ledger_of(4, rng), np.arange(4), 2, rng).clients))
+        pair = tuple(sorted(part.select({}, table_of(4, rng), np.arange(4), 2, rng).clients))
         counts[pair] = counts.get(pair, 0) + 1
     assert len(counts) == 6
     assert all(abs(count - 500) < 5 * (3000 * 1 / 6 * 5 / 6) ** 0.5 for count in counts.values())
@@ -251,19 +311,25 @@ def cohorts(draw: st.DrawFn, part: Any, most: int = 6) -> tuple[list[Update], Co
             num_steps=draw(st.integers(1, 500)),
             train_loss=draw(st.floats(0, 20)),
             train_loss_last_epoch=draw(st.floats(0, 20)),
-            facts={MEAN_PREDICTION: locked(rng.dirichlet(np.ones(CLASSES)))},
+            facts={MeanPrediction.name: locked(rng.dirichlet(np.ones(CLASSES)))},
         )
         for client in ids
     ]
-    return updates, context_of(params(rng), ledger_of(10, rng), part, draw(st.integers(0, 100)))
+    return updates, context_of(params(rng), table_of(10, rng), part, draw(st.integers(0, 100)))
 
 
-def context_of(start: Params, ledger: Ledger, part: Any, number: int = 0) -> Context:
+def context_of(start: Params, table: ClientTable, part: Any, number: int = 0) -> Context:
     """A server that has asked the clients for whatever the weigher needs."""
-    counts = ledger.label_counts
-    assert counts is not None
-    ledger = replace(ledger, summaries=tuple(part.summary(row) for row in counts))
-    return Context(start, number, ledger, LAYOUT, seed=5, predict=predict)
+    counts = counts_of(table)
+    told = {f.name: [f.of_counts(row) for row in counts] for f in part.facts if isinstance(f, LabelFact)}
+    table = replace(table, facts={**told, **table.facts})
+    return Context(start, number, table, LAYOUT, seed=5, predict=predict)
+
+
+def counts_of(table: ClientTable) -> np.ndarray:
+    counts = table.facts[LabelCounts.name]
+    assert isinstance(counts, np.ndarray)
+    return counts
 
 
 def predict(models: Sequence[Params]) -> Predictions:
@@ -313,9 +379,8 @@ def test_one_update_gets_all(part: Any, data: st.DataObject) -> None:
 def test_identical_updates_weigh_alike(part: Any, n: int, data: st.DataObject) -> None:
     (update,), context = data.draw(cohorts(part, most=1))
     alike = [replace(update, client=client) for client in range(n)]
-    counts = context.ledger.label_counts
-    assert counts is not None
-    same_labels = replace(context.ledger, label_counts=np.tile(counts[:1], (10, 1)))
+    counts = counts_of(context.clients)
+    same_labels = replace(context.clients, facts={LabelCounts.name: np.tile(counts[:1], (10, 1))})
     context = context_of(context.params, same_labels, part)
     np.testing.assert_allclose(part.weigh(alike, context).weights, 1 / n, rtol=1e-12)
     sizes = data.draw(st.lists(st.integers(1, 10**6), min_size=n, max_size=n))
@@ -353,20 +418,19 @@ def update_of(client: int, values: np.ndarray, counter: int = 1) -> Update:
 
 
 def server_context(start: Params) -> Context:
-    return Context(start, 0, ledger_of(10, np.random.default_rng(1)), LAYOUT, seed=5, predict=predict)
+    return Context(start, 0, table_of(10, np.random.default_rng(1)), LAYOUT, seed=5, predict=predict)
 
 
 def reported(part: Any, start: Params, updates: list[Update], state: Mapping[str, Any]) -> list[Update]:
     """The updates with what the rule has its clients add."""
-    training = MethodSection().training()
     broadcast = part.broadcast(state)
     check_memory(broadcast)
-    added = [
-        part.report(WorkOrder(u.client, 0, 0, start, CrossEntropy(), training, 1, rule=part, broadcast=broadcast), u)
-        for u in updates
-    ]
+    if (rule := part.client) is None:
+        return updates
+    task = TrainTask(0, 0, 0, start, CrossEntropy(), MethodSection().training(), rule=rule, broadcast=broadcast)
+    added = [rule.report(replace(task, client=update.client), update) for update in updates]
     for update in added:
-        check_memory(update.memory)
+        check_memory(update.client_state)
         check_memory(update.facts)
     return added
 
@@ -384,7 +448,7 @@ def test_nothing_learned_nothing_changed(part: Any, values: np.ndarray, raw: lis
     start = Params(locked(values.copy()), locked(np.array([4])))
     updates = [update_of(k, values.copy(), 4) for k in range(len(raw))]
     context = server_context(start)
-    state = part.init(start, context.ledger, np.arange(10))
+    state = part.init(start, context.clients, np.arange(10))
     check_memory(state)
     for _ in range(2):
         updates = reported(part, start, updates, state)
@@ -402,7 +466,7 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
     updates = [update_of(k, values, counter) for k, (values, _, counter) in enumerate(clients)]
     weights = simplex([weight for _, weight, _ in clients])
     context = server_context(start)
-    state = part.init(start, context.ledger, np.arange(10))
+    state = part.init(start, context.clients, np.arange(10))
     updates = reported(part, start, updates, state)
     remembered = deepcopy(dict(state))
     after, following = part.apply(updates, weights, context, state)
@@ -420,6 +484,52 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
         assert (after.values <= rows.max(axis=0)).all()
 
 
+@of_kind("server")
+def test_what_clients_do_for_a_rule(part: Any) -> None:
+    """What they send besides the model is what the rule says, and only if it says so; the rule can work with it."""
+    rule = part.client
+    assert part.client == rule
+    if rule is None:
+        return
+    assert type(rule) is known("client_rule")[rule.name]
+    assert build("client_rule", describe(rule)) == rule
+    objective = build("objective", "branch" if part.replaces_network else "cross_entropy")
+    runtime = runtime_of(objective)
+    model, layout = runtime.model, runtime.model.layout
+    start = model.dump()
+    table = ClientTable(np.full(10, 10), 10, "iid", layout.trainable, {LabelCounts.name: 10 * np.eye(10)})
+    state = part.init(start, table, np.arange(10))
+    training = replace(MethodSection().training(), batch_size=4, lr=1e-3)
+    task = TrainTask(0, 0, 0, start, objective, training, rule=rule, broadcast=part.broadcast(state))
+    plain = train(replace(task, rule=None), runtime.client_data(0), model)
+    assert not plain.facts
+    update = train(task, runtime.client_data(0), model)
+    assert isinstance(rule.sends, str)
+    assert bool(update.facts) == bool(rule.sends)
+    for fact in update.facts.values():
+        assert isinstance(fact, np.ndarray)
+        assert fact.dtype.kind in "iuf"
+        assert np.isfinite(fact).all()
+    check_memory(update.client_state)
+    again = train(replace(task, round=1, client_state=update.client_state), runtime.client_data(0), model)
+    assert again.facts.keys() == update.facts.keys()
+    most = rule.max_steps(task)
+    assert most is None or update.num_steps <= most
+    correction = rule.correction(task)
+    assert correction is None or correction.values.shape == (layout.trainable,)
+    context = Context(start, 0, table, layout, seed=5, predict=predict)
+    after, _ = part.apply([update], np.ones(1), context, state)
+    assert after.problem(layout) is None
+    if rule.sends:
+        with pytest.raises(KeyError):
+            part.apply([replace(update, facts={})], np.ones(1), context, state)
+
+
+def test_every_client_rule_belongs_to_a_server_rule() -> None:
+    rules = [build("server", name).client for name in known("server")]
+    assert {rule.name for rule in rules if rule is not None} == set(known("client_rule"))
+
+
 def test_average_by_hand() -> None:
     updates = [update_of(0, np.full(FLOATS, 1, np.float32), 7), update_of(1, np.full(FLOATS, 3, np.float32), 5)]
     start = Params(np.full(FLOATS, 99, np.float32), np.array([0]))
@@ -432,7 +542,7 @@ def test_average_by_hand() -> None:
 # Objectives
 
 
-def site_of(part: Any) -> Site:
+def runtime_of(part: Any) -> ClientRuntime:
     """Ten pictures of six of ten classes, and a network that the objective can train."""
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (10, 1, 28, 28), dtype=np.uint8), np.array([0, 1, 2, 3, 4, 9, 0, 1, 1, 1])
@@ -440,28 +550,30 @@ def site_of(part: Any) -> Site:
     data = Dataset("ten", "image", x, y, x, y, tuple("0123456789"))
     federation = Federation(data, half, half, (rows,), (rows[:0],), np.arange(1), np.bincount(y, minlength=10)[None])
     make: Any = partial(build_model, "lenet_bn", (1, 28, 28), 10)
-    return Site(federation, partial(Concatenated, make, 2) if part.name in BRANCHES else make, compiled=False)
+    network = partial(Concatenated, make, 5) if part.name in BRANCHES else make
+    return ClientRuntime(federation, network, compiled=False)
 
 
-def order_for(part: Any, site: Site, *, memory: bool) -> WorkOrder:
-    """An order to a client, with or without a model of its own from before."""
-    start = site.bench.dump()
-    before = {"previous": start.values * np.float32(0.9), "previous_counters": start.counters}
+def task_for(part: Any, runtime: ClientRuntime, *, before: bool) -> TrainTask:
+    """A task for a client, with or without a model of its own from before."""
+    start = runtime.model.dump()
+    previous = {"previous": start.values * np.float32(0.9), "previous_counters": start.counters}
     training = replace(MethodSection().training(), batch_size=4, lr=1e-3)
     broadcast = {"clusters": np.array([1]), "phase": np.array(False)}
-    return WorkOrder(0, 0, 0, start, part, training, 10, memory=before if memory else {}, broadcast=broadcast)
+    kept = previous if before else {}
+    return TrainTask(0, 0, 0, start, part, training, client_state=kept, broadcast=broadcast)
 
 
 @of_kind("objective")
-@pytest.mark.parametrize("memory", [False, True])
-def test_a_loss_to_descend(part: Any, memory: bool) -> None:
-    site = site_of(part)
-    model = site.bench.model
+@pytest.mark.parametrize("before", [False, True])
+def test_a_loss_to_descend(part: Any, before: bool) -> None:
+    runtime = runtime_of(part)
+    model = runtime.model.module
     part.check(model)
-    order = order_for(part, site, memory=memory)
+    task = task_for(part, runtime, before=before)
     x, y = torch.rand(6, 1, 28, 28), torch.tensor([0, 1, 2, 3, 4, 9])
     kept = x.clone(), y.clone()
-    given = part.begin(site, order)(x)
+    given = part.begin(task, runtime.client_data(0), runtime.model)(x)
 
     def loss() -> torch.Tensor:
         with torch_stream(0, "dropout"):
@@ -470,8 +582,8 @@ def test_a_loss_to_descend(part: Any, memory: bool) -> None:
         assert found.isfinite().all()
         return found.sum()
 
-    before = loss()
-    before.backward()
+    first = loss()
+    first.backward()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
     assert any(gradient.any() for gradient in gradients)
@@ -481,20 +593,20 @@ def test_a_loss_to_descend(part: Any, memory: bool) -> None:
         for parameter in model.parameters():
             if parameter.grad is not None:
                 parameter -= 1e-3 * parameter.grad
-    assert float(loss().detach()) < float(before.detach())
+    assert float(loss().detach()) < float(first.detach())
     assert part.pull >= 0
 
 
 @of_kind("objective")
-@pytest.mark.parametrize("memory", [False, True])
-def test_training_is_a_function_of_the_order(part: Any, memory: bool) -> None:
-    site = site_of(part)
-    order = order_for(part, site, memory=memory)
-    one, two = train(site, order), train(site_of(part), order)
+@pytest.mark.parametrize("before", [False, True])
+def test_training_is_a_function_of_the_task(part: Any, before: bool) -> None:
+    runtime, other = runtime_of(part), runtime_of(part)
+    task = task_for(part, runtime, before=before)
+    one, two = (train(task, there.client_data(0), there.model) for there in (runtime, other))
     np.testing.assert_array_equal(one.params.values, two.params.values)
-    assert (one.params.values != order.params.values).any()
-    check_memory(one.memory)
-    assert same(one.memory, two.memory)
+    assert (one.params.values != task.params.values).any()
+    check_memory(one.client_state)
+    assert same(one.client_state, two.client_state)
     assert tuple(one.terms) == part.terms
     if one.terms:
         assert sum(one.terms.values()) == pytest.approx(one.train_loss)
@@ -506,3 +618,80 @@ def test_cross_entropy_by_hand() -> None:
         torch.nn.Identity(), torch.tensor([[1.0, 0.0], [3.0, 3.0]]), torch.tensor([0, 1]), {}
     )
     assert float(loss) == pytest.approx((np.log1p(np.exp(-1)) + np.log(2)) / 2, rel=1e-6)
+
+
+# Facts
+
+NONSENSE = {
+    "too few": np.ones(CLASSES - 1) / (CLASSES - 1),
+    "too many": np.ones(CLASSES + 2) / (CLASSES + 2),
+    "a table": np.full((1, CLASSES), 1 / CLASSES),
+    "negative": np.array([2.0, -1.0, 0.0]),
+    "not a number": np.array([np.nan, 1.0, 0.0]),
+    "infinite": np.array([np.inf, 0.0, 0.0]),
+    "huge": np.full(CLASSES, 1e300),
+    "nothing at all": np.zeros(0),
+    "text": "nonsense",
+    "nothing": None,
+    "a mapping": {},
+    "a ragged list": [[1, 2], [3]],
+    "texts": np.array(["a", "b", "c"]),
+    "objects": np.array([1, None, 2], object),
+    "complex numbers": np.array([0.5, 0.5j, 0.5]),
+    "dates": np.array(["2020-01-01"] * CLASSES, "datetime64[D]"),
+}
+
+
+@of_kind("fact")
+def test_what_a_fact_says_of_itself(part: Any) -> None:
+    assert part.when in ("once", "before_round", "with_update")
+    assert part.reveals.strip()
+    assert part.reveals == type(part).reveals
+    assert isinstance(part, LabelFact) <= (part.when == "once")
+
+
+@of_kind("fact", without=TRAINED)
+def test_what_is_measured_is_accepted(part: Any) -> None:
+    runtime = runtime_of(build("objective", "cross_entropy"))
+    data = runtime.client_data(0)
+    kept, start = (data.x.clone(), data.y.clone()), runtime.model.dump()
+    value = part.measure(data, runtime.model)
+    assert isinstance(value, np.ndarray)
+    assert value.dtype.kind in "iuf"
+    assert part.problem(value, data.classes) is None
+    np.testing.assert_array_equal(part.measure(data, runtime.model), value)
+    assert torch.equal(data.x, kept[0])
+    assert torch.equal(data.y, kept[1])
+    np.testing.assert_array_equal(runtime.model.dump().values, start.values)
+
+
+counts_told = arrays(np.float64, CLASSES, elements=st.one_of(st.integers(0, 500).map(float), st.floats(0.1, 500)))
+
+
+@of_kind("fact")
+@settings(deadline=None, max_examples=40)
+@given(counts_told.filter(np.any))
+def test_what_is_made_of_label_counts_is_accepted(part: Any, counts: np.ndarray) -> None:
+    """The counts may be noised; a fact about labels is made of those that were released, and of nothing else."""
+    if not isinstance(part, LabelFact):
+        return
+    value = part.of_counts(locked(counts))
+    assert part.problem(value, CLASSES) is None
+    data = ClientData(torch.zeros(4, 1), torch.tensor([0, 1, 1, 2]), CLASSES)
+    np.testing.assert_array_equal(part.measure(replace(data, released=counts), None), value)
+    np.testing.assert_array_equal(part.measure(data, None), part.of_counts(np.array([1.0, 2.0, 1.0])))
+
+
+@of_kind("fact", without=TRAINED)
+@pytest.mark.parametrize("what", NONSENSE)
+def test_nonsense_is_refused(part: Any, what: str) -> None:
+    reason = part.problem(NONSENSE[what], CLASSES)
+    assert isinstance(reason, str)
+    assert reason.strip()
+
+
+def test_a_first_update_is_trained() -> None:
+    runtime = runtime_of(build("objective", "cross_entropy"))
+    for name in TRAINED:
+        with pytest.raises(EntrofedError, match="trained, not measured"):
+            build("fact", name).measure(runtime.client_data(0), runtime.model)

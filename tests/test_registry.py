@@ -9,7 +9,7 @@ import pytest
 
 from entrofed import registry
 from entrofed.errors import ConfigError
-from entrofed.registry import OURS, build, describe, find, known
+from entrofed.registry import OURS, build, describe, known, lookup
 from entrofed.weighers.uniform import Uniform
 
 
@@ -66,14 +66,14 @@ def demanding(announce: Announce) -> None:
 def test_everything_of_ours_is_known(kind: str) -> None:
     assert known(kind).items() >= OURS[kind].items()
     for name, thing in OURS[kind].items():
-        assert find(kind, name) is thing
+        assert lookup(kind, name) is thing
 
 
 @pytest.mark.parametrize("kind", OURS)
 def test_unknown_names(kind: str) -> None:
     name = next(iter(OURS[kind]))
     with pytest.raises(ConfigError, match=f"unknown {kind} '{name}x'; did you mean '{name}'") as caught:
-        find(kind, name + "x")
+        lookup(kind, name + "x")
     assert all(other in str(caught.value) for other in known(kind))
 
 
@@ -81,7 +81,7 @@ def test_unknown_names(kind: str) -> None:
 def test_parts_of_others_are_found(kind: str, announce: Announce) -> None:
     announce({f"entrofed.{kind}s": [("demanding", "Demanding")]})
     assert known(kind) == {**OURS[kind], "demanding": Demanding}
-    assert find(kind, "demanding") is Demanding
+    assert lookup(kind, "demanding") is Demanding
 
 
 def test_parts_of_others_are_of_their_kind_only(announce: Announce) -> None:
@@ -91,9 +91,9 @@ def test_parts_of_others_are_of_their_kind_only(announce: Announce) -> None:
 
 def test_others_cannot_shadow_ours(announce: Announce) -> None:
     announce({"entrofed.weighers": [("uniform", "Impostor"), ("demanding", "Demanding")]})
-    assert find("weigher", "uniform") is Uniform
+    assert lookup("weigher", "uniform") is Uniform
     assert build("weigher", "uniform") == Uniform()
-    assert find("weigher", "demanding") is Demanding
+    assert lookup("weigher", "demanding") is Demanding
 
 
 @pytest.mark.usefixtures("demanding")

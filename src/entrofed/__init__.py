@@ -1,3 +1,3 @@
 """EntroFed: federated learning that chooses and weighs clients by the information they hold."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -12,8 +12,10 @@
 Messages say what is wrong and where, the rule, and the remedy.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from difflib import get_close_matches
+from inspect import Parameter, signature
+from typing import Any
 
 
 class EntrofedError(Exception):
@@ -60,3 +62,20 @@ def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
     near = get_close_matches(found, names, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names) or 'none'})")
+
+
+def check_options(what: str, function: Callable[..., Any], given: Collection[str]) -> None:
+    """Raise a ConfigError unless these are options (keyword-only) of a function, all without a default included.
+
+    >>> def ring(nodes: int, *, width: int) -> None: ...
+    >>> check_options("topology 'ring'", ring, [])
+    Traceback (most recent call last):
+    entrofed.errors.ConfigError: topology 'ring' needs width
+    """
+    parameters = signature(function).parameters.values()
+    options = {option.name: option.default for option in parameters if option.kind is Parameter.KEYWORD_ONLY}
+    for name in given:
+        if name not in options:
+            raise unknown(f"option of {what}", name, options)
+    if lacking := [name for name, default in options.items() if default is Parameter.empty and name not in given]:
+        raise ConfigError(f"{what} needs {', '.join(lacking)}")

@@ -1,7 +1,8 @@
 """Parts by name: ours, and those that other packages announce as entry points.
 
 A package adds a selector by an entry point in the group ``entrofed.selectors`` that names its class; likewise
-``entrofed.weighers``, ``entrofed.objectives``, ``entrofed.servers``, ``entrofed.methods``, ``entrofed.models``.
+``entrofed.weighers``, ``entrofed.objectives``, ``entrofed.servers``, ``entrofed.client_rules``, ``entrofed.facts``,
+``entrofed.methods``, ``entrofed.models``.
 
 >>> build("weigher", "uniform")
 Uniform()
@@ -19,11 +20,12 @@ from typing import Any, cast
 from pydantic import TypeAdapter, ValidationError
 
 from entrofed.errors import ConfigError, unknown
+from entrofed.facts import FACTS
 from entrofed.methods import METHODS
 from entrofed.models.networks import MODELS
 from entrofed.objectives import OBJECTIVES
 from entrofed.selectors import SELECTORS
-from entrofed.servers import SERVERS
+from entrofed.servers import CLIENT_RULES, SERVERS
 from entrofed.weighers import WEIGHERS
 
 log = logging.getLogger("entrofed")
@@ -33,6 +35,8 @@ OURS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "weigher": WEIGHERS,
     "objective": OBJECTIVES,
     "server": SERVERS,
+    "client_rule": CLIENT_RULES,
+    "fact": FACTS,
     "method": METHODS,
     "model": MODELS,
 }
@@ -51,7 +55,7 @@ def known(kind: str) -> dict[str, Callable[..., Any]]:
     return {**theirs, **OURS[kind]}
 
 
-def find(kind: str, name: str) -> Callable[..., Any]:
+def lookup(kind: str, name: str) -> Callable[..., Any]:
     """The class or recipe of that name."""
     if name not in known(kind):
         raise unknown(kind, name, known(kind))
@@ -69,7 +73,7 @@ def build(kind: str, spec: str | Mapping[str, Any], *, around: Any = None) -> An
     options = {"name": spec} if isinstance(spec, str) else dict(spec)
     if not isinstance(name := options.pop("name", None), str):
         raise ConfigError(f"{kind}: a table of hyperparameters needs a 'name', one of {', '.join(known(kind))}")
-    part = find(kind, name)
+    part = lookup(kind, name)
     allowed = [field.name for field in fields(part)]  # type: ignore[arg-type]
     for option in options:
         if option not in allowed:

@@ -4,30 +4,36 @@ import os
 import signal
 import time
 from dataclasses import dataclass, replace
-from typing import Any
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 
+from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.client.evaluate import evaluate
-from entrofed.client.train import WorkOrder
+from entrofed.client.work import work
+from entrofed.core.tasks import PredictTask, Task, TrainTask
 from entrofed.core.types import Failure, Update
+from entrofed.facts.mean_prediction import MeanPrediction
+from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.servers.scaffold import ControlVariate
 
 
-def orders_for(bench, training, clients=range(8)):
+def tasks_for(bench, training, clients=range(8)):
     return [
-        WorkOrder(c, round=1, seed=4, params=bench.params, objective=CrossEntropy(), training=training, cost=c + 1)
+        TrainTask(c, round=1, seed=4, params=bench.params, objective=CrossEntropy(), training=training, cost=c + 1)
         for c in clients
     ]
 
 
-def run_on(backend, federation, bench, orders):
-    backend.host(federation, bench.build, bench.layout)
-    return backend.run(orders)
+def run_on(backend, federation, bench, tasks):
+    backend.open(Workload(federation, bench.build, bench.layout))
+    return backend.run(tasks)
 
 
 @pytest.fixture(scope="module", params=[1, 2, 3])
@@ -42,39 +48,45 @@ def pool(request):
 def test_processes_equal_inline(digits, make_bench, training, same, pool, name):
     bench = make_bench(name)
     training = replace(training, augment=("crop", "flip"), persist_optimizer=True)
-    orders = orders_for(bench, training)
+    tasks = tasks_for(bench, training)
     inline = InlineBackend()
-    expected = run_on(inline, digits, bench, orders)
-    found = run_on(pool, digits, bench, orders)
+    expected = run_on(inline, digits, bench, tasks)
+    found = run_on(pool, digits, bench, tasks)
     for ours, theirs in zip(expected, found, strict=True):
         assert same(ours.params, theirs.params)
-        assert ours.memory["velocity"].tobytes() == theirs.memory["velocity"].tobytes()
-        assert replace(ours, params=None, seconds=0, memory={}) == replace(theirs, params=None, seconds=0, memory={})
+        assert ours.client_state["velocity"].tobytes() == theirs.client_state["velocity"].tobytes()
+        assert replace(ours, params=None, seconds=0, client_state={}) == replace(
+            theirs, params=None, seconds=0, client_state={}
+        )
     rows = np.arange(len(digits.data.test_y))
-    here, there = (evaluate(backend, [expected[0].params], "test", rows)[0] for backend in (inline, pool))
+    here, there = (evaluate(backend, [(expected[0].params, rows)])[0] for backend in (inline, pool))
     assert there.loss == here.loss
     assert np.array_equal(there.confusion, here.confusion)
 
 
 @dataclass(frozen=True)
-class Threads:
-    """An order that tells with how many threads it is carried out; passes for a work order."""
+class Threads(Task):
+    """A task that tells with how many threads it is done."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("params",)
 
     params: Any
     cost: int = 1
 
-    def carry_out(self, site: Any) -> int:
-        return torch.get_num_threads()
+
+@work.register
+def _threads(task: Threads, runtime: Any) -> int:
+    return torch.get_num_threads()
 
 
-def test_orders_have_one_thread_and_the_program_keeps_its_own(digits, bench, training, two_workers, same):
+def test_tasks_have_one_thread_and_the_program_keeps_its_own(digits, bench, training, two_workers, same):
     """Sums over several threads have other bits."""
-    orders, before = [Threads(bench.params), *orders_for(bench, training, [3])], torch.get_num_threads()
+    tasks, before = [Threads(bench.params), *tasks_for(bench, training, [3])], torch.get_num_threads()
     outcomes = []
     try:
         for threads, backend in ((1, InlineBackend()), (2, InlineBackend()), (2, two_workers)):
             torch.set_num_threads(threads)
-            outcomes.append(run_on(backend, digits, bench, orders))
+            outcomes.append(run_on(backend, digits, bench, tasks))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -82,40 +94,45 @@ def test_orders_have_one_thread_and_the_program_keeps_its_own(digits, bench, tra
     assert all(same(outcomes[0][1].params, trained.params) for _, trained in outcomes)
 
 
+@pytest.mark.slow
 def test_compiled_training_is_the_same_everywhere(digits, bench, training, two_workers, same):
-    orders, outcomes = orders_for(bench, training, [0, 1, 2]), []
+    tasks, outcomes = tasks_for(bench, training, [0, 1, 2]), []
     for backend in (InlineBackend(), two_workers):
-        backend.host(digits, bench.build, bench.layout, compiled=True)
-        outcomes.append(backend.run(orders))
+        backend.open(Workload(digits, bench.build, bench.layout, compiled=True))
+        outcomes.append(backend.run(tasks))
     assert all(same(a.params, b.params) for a, b in zip(*outcomes, strict=True))
 
 
 @dataclass(frozen=True)
-class Misbehaving:
-    """An order that breaks, hangs, or takes its worker with it; passes for a work order."""
+class Misbehaving(Task):
+    """A task that breaks, hangs, or takes its worker with it."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("params",)
 
     params: Any
     how: str
     marker: str = ""
     cost: int = 1
 
-    def carry_out(self, site: Any) -> Any:
-        if self.how == "raise":
-            raise ValueError("a client's own error")
-        if self.how == "hang":
-            time.sleep(60)
-        first_time = not os.path.exists(self.marker)
-        if self.how == "die" or (self.how == "die once" and first_time):
-            with open(self.marker, "a") as file:
-                file.write("x")
-            os.kill(os.getpid(), signal.SIGKILL)
-        return f"done by {self.how}"
+
+@work.register
+def _misbehave(task: Misbehaving, runtime: Any) -> Any:
+    if task.how == "raise":
+        raise ValueError("a client's own error")
+    if task.how == "hang":
+        time.sleep(60)
+    first_time = not os.path.exists(task.marker)
+    if task.how == "die" or (task.how == "die once" and first_time):
+        with open(task.marker, "a") as file:
+            file.write("x")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return f"done by {task.how}"
 
 
 def test_an_exception_is_a_failure_and_nothing_more(digits, bench, training, two_workers, same):
-    orders = [*orders_for(bench, training, [1]), Misbehaving(bench.params, "raise"), *orders_for(bench, training, [2])]
+    tasks = [*tasks_for(bench, training, [1]), Misbehaving(bench.params, "raise"), *tasks_for(bench, training, [2])]
     for backend in (InlineBackend(), two_workers):
-        first, second, third = run_on(backend, digits, bench, orders)
+        first, second, third = run_on(backend, digits, bench, tasks)
         assert second == Failure("ValueError: a client's own error")
         assert isinstance(first, Update)
         assert isinstance(third, Update)
@@ -123,8 +140,8 @@ def test_an_exception_is_a_failure_and_nothing_more(digits, bench, training, two
 
 def test_a_worker_that_dies_is_replaced_and_its_order_tried_once_more(digits, bench, training, two_workers, tmp_path):
     marker = tmp_path / "once"
-    orders = [Misbehaving(bench.params, "die once", str(marker)), *orders_for(bench, training)]
-    outcomes = run_on(two_workers, digits, bench, orders)
+    tasks = [Misbehaving(bench.params, "die once", str(marker)), *tasks_for(bench, training)]
+    outcomes = run_on(two_workers, digits, bench, tasks)
     assert outcomes[0] == "done by die once"
     assert marker.read_text() == "x"
     assert all(isinstance(outcome, Update) for outcome in outcomes[1:])
@@ -132,20 +149,21 @@ def test_a_worker_that_dies_is_replaced_and_its_order_tried_once_more(digits, be
 
 def test_an_order_that_kills_twice_is_given_up(digits, bench, training, two_workers, tmp_path, same):
     marker = tmp_path / "deaths"
-    orders = [Misbehaving(bench.params, "die", str(marker)), *orders_for(bench, training)]
-    outcomes = run_on(two_workers, digits, bench, orders)
+    tasks = [Misbehaving(bench.params, "die", str(marker)), *tasks_for(bench, training)]
+    outcomes = run_on(two_workers, digits, bench, tasks)
     assert marker.read_text() == "xx"
     assert isinstance(outcomes[0], Failure)
     assert "died" in outcomes[0].reason
-    expected = run_on(InlineBackend(), digits, bench, orders[1:])
+    expected = run_on(InlineBackend(), digits, bench, tasks[1:])
     assert all(same(a.params, b.params) for a, b in zip(expected, outcomes[1:], strict=True))
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_not_waited_for(digits, bench, training):
     backend = ProcessBackend(1, timeout=4.0)
     try:
-        orders = [Misbehaving(bench.params, "hang", cost=99), *orders_for(bench, training)]
-        outcomes = run_on(backend, digits, bench, orders)
+        tasks = [Misbehaving(bench.params, "hang", cost=99), *tasks_for(bench, training)]
+        outcomes = run_on(backend, digits, bench, tasks)
     finally:
         backend.close()
     assert outcomes[0] == Failure("no answer within 4 s")
@@ -155,17 +173,17 @@ def test_a_worker_that_hangs_is_not_waited_for(digits, bench, training):
 def test_a_pool_moves_on_to_another_experiment(digits, make_bench, training, two_workers, same):
     for name in ("digits_mlp", "lenet5_like", "digits_mlp"):
         bench = make_bench("cnn" if name == "lenet5_like" else name)
-        orders = orders_for(bench, training, [0, 1])
-        expected = run_on(InlineBackend(), digits, bench, orders)
-        found = run_on(two_workers, digits, bench, orders)
+        tasks = tasks_for(bench, training, [0, 1])
+        expected = run_on(InlineBackend(), digits, bench, tasks)
+        found = run_on(two_workers, digits, bench, tasks)
         assert all(same(a.params, b.params) for a, b in zip(expected, found, strict=True))
 
 
-def test_orders_with_different_models(digits, bench, training, two_workers, same):
-    orders = orders_for(bench, training)
+def test_tasks_with_different_models(digits, bench, training, two_workers, same):
+    tasks = tasks_for(bench, training)
     shifted = [
-        replace(order, params=replace(order.params, values=order.params.values + np.float32(0.01 * i)))
-        for i, order in enumerate(orders)
+        replace(task, params=replace(task.params, values=task.params.values + np.float32(0.01 * i)))
+        for i, task in enumerate(tasks)
     ]
     expected = run_on(InlineBackend(), digits, bench, shifted)
     found = run_on(two_workers, digits, bench, shifted)
@@ -175,5 +193,57 @@ def test_orders_with_different_models(digits, bench, training, two_workers, same
 
 def test_nothing_of_the_callers_is_changed(digits, bench, training, inline):
     before = bench.params.values.copy()
-    inline.run(orders_for(bench, training))
+    inline.run(tasks_for(bench, training))
     assert np.array_equal(bench.params.values, before)
+
+
+@pytest.mark.parametrize("kind", ["predict", "moon", "scaffold", "facts"])
+def test_no_array_goes_through_the_pipe(digits, make_bench, training, two_workers, monkeypatch, kind):
+    """Ten models for a prediction, a client's last model, its control variate: all of it in shared memory."""
+    bench = make_bench("cnn")
+    data = replace(digits.data, valid_x=digits.data.test_x, valid_y=digits.data.test_y)
+    workload = Workload(replace(digits, data=data), bench.build, bench.layout)
+    models = tuple(replace(bench.params, values=bench.params.values + np.float32(i)) for i in range(10))
+    size = bench.layout.floats
+    state = {"previous": models[1].values, "previous_counters": models[1].counters}
+    control = {"control": np.zeros(bench.layout.trainable, np.float32)}
+    task = tasks_for(bench, training, [1])[0]
+    tasks = {
+        "predict": PredictTask(models, np.arange(50)),
+        "moon": replace(task, objective=Contrastive(), client_state=state),
+        "scaffold": replace(task, rule=ControlVariate(), broadcast=control, client_state=control),
+        "facts": replace(task, facts=(MeanPrediction(),)),
+    }
+    two_workers.open(workload)
+    sizes, dumps, loads = [], ForkingPickler.dumps, ForkingPickler.loads
+
+    def sending(content):
+        raw = dumps(content)
+        sizes.append(len(raw))
+        return raw
+
+    def receiving(raw):
+        sizes.append(len(raw))
+        return loads(raw)
+
+    monkeypatch.setattr(ForkingPickler, "dumps", sending)
+    monkeypatch.setattr(ForkingPickler, "loads", receiving)
+    (outcome,) = two_workers.run([tasks[kind]])
+    assert not isinstance(outcome, Failure), outcome
+    assert 2 <= len(sizes) <= 4  # once, a larger block is asked for
+    assert max(sizes) < 4 * size / 50
+
+
+def test_many_short_tasks_go_together_and_one_that_kills_is_found_out(
+    digits, bench, training, two_workers, tmp_path, same
+):
+    """A worker that dies over several tasks says not over which: each is tried again alone, and only one fails."""
+    tasks = [replace(task, cost=1) for task in tasks_for(bench, training)] * 8
+    deadly, broken = Misbehaving(bench.params, "die", str(tmp_path / "deaths")), Misbehaving(bench.params, "raise")
+    outcomes = run_on(two_workers, digits, bench, [*tasks[:20], deadly, *tasks[20:40], broken, *tasks[40:]])
+    assert len(two_workers._bundles(tasks)) < len(tasks)
+    assert isinstance(outcomes.pop(20), Failure)
+    assert outcomes.pop(40) == Failure("ValueError: a client's own error")
+    expected = run_on(InlineBackend(), digits, bench, tasks[:8]) * 8
+    assert all(same(a.params, b.params) for a, b in zip(expected, outcomes, strict=True))
+    assert 2 <= len((tmp_path / "deaths").read_text()) <= 3  # with others, and twice alone

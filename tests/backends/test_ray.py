@@ -1,7 +1,8 @@
-"""Orders on a Ray cluster: the same bits as here, whatever dies."""
+"""Tasks on a Ray cluster: the same bits as here, whatever dies."""
 
 import os
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from entrofed.backends.inline import InlineBackend
 from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
+from entrofed.experiment.client_state import ClientStateStore
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -20,6 +21,7 @@ from ray.cluster_utils import Cluster  # noqa: E402
 from entrofed.backends.ray import RayBackend, RemoteParams  # noqa: E402
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # Ray's own
     pytest.mark.xdist_group("ray"),  # one cluster at a time
 ]
@@ -73,9 +75,10 @@ RING = {"topology": {"kind": "ring"}}
 
 
 def outcome(folder, chosen):
-    state, problems = Checkpoints(folder.checkpoints, prepare(chosen).layout, Pool(folder.path / "memory", 0)).last()
+    store = ClientStateStore(folder.path / "memory", 0)
+    state, problems = Checkpoints(folder.checkpoints, prepare(chosen).layout, store).last()
     assert not problems
-    return state, [{key: value for key, value in record.items() if key != "seconds"} for record in folder.records()]
+    return state, [replace(record, seconds={}) for record in folder.records()]
 
 
 def check_same(one, two, chosen):
@@ -140,7 +143,7 @@ def test_a_node_dies_in_mid_run(cluster, tmp_path, sections):
     backend = RayBackend(2)
 
     def observer(record):
-        if record["round"] == 2 and second in nodes.worker_nodes:
+        if record.round == 2 and second in nodes.worker_nodes:
             nodes.remove_node(second, allow_graceful=False)
 
     try:
@@ -157,7 +160,7 @@ def test_a_killed_actor_is_replaced(cluster, tmp_path):
     run(chosen, here, backend=InlineBackend())
 
     def observer(record):
-        if record["round"] == 1:
+        if record.round == 1:
             ray.kill(backend._actors[0])
             time.sleep(0.5)
 

@@ -19,9 +19,9 @@ from rich.console import Console
 
 from entrofed import __version__
 from entrofed.cli import console as terminal
-from entrofed.cli import doctor, progress, quickstart
-from entrofed.cli import main as cli
-from entrofed.cli.tables.runs import sparkline
+from entrofed.cli import doctor, quickstart
+from entrofed.cli.main import main
+from entrofed.cli.tables.cells import sparkline
 from entrofed.data.catalog import CATALOG
 from entrofed.data.sources import files
 from entrofed.errors import ConfigError, DataError, QuorumError
@@ -29,6 +29,7 @@ from entrofed.experiment.config import Experiment, parse, read
 from entrofed.methods import METHODS
 from entrofed.registry import PART_KINDS, known
 from entrofed.suite import compare as comparison
+from entrofed.suite import play
 
 IRIS = """
 rounds = 2
@@ -68,7 +69,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def call(*words: str) -> Outcome:
         capsys.readouterr()
         with pytest.raises(SystemExit) as caught:
-            cli.main(list(words))
+            main(list(words))
         return Outcome(caught.value.code, *capsys.readouterr())
 
     return call
@@ -173,14 +174,14 @@ def test_ls(go: Go, two_seeds: list[dict[str, Any]]) -> None:
     code, out, _ = go("ls")
     assert code == 0
     for seed, expected in enumerate(two_seeds):
-        figures = [f"{expected['accuracy']:.4f}", f"{expected['accuracy_best']:.4f}"]
+        accuracies = [f"{expected['accuracy']:.4f}", f"{expected['accuracy_best']:.4f}"]
         assert row(out, f"iris/seed-{seed}") == [
             "iris/seed-" + str(seed),
             "iris",
             "fedavg",
             "2/2",
             "finished",
-            *figures,
+            *accuracies,
         ]
     Path("runs/iris/seed-1/summary.json").unlink()
     assert row(go("ls", "runs/iris").out, "iris/seed-1")[4] == "unfinished"
@@ -192,7 +193,7 @@ def test_show(go: Go, two_seeds: list[dict[str, Any]]) -> None:
     code, out, _ = go("show", "runs/iris/seed-0")
     assert code == 0
     assert "iris, iid, seed 0" in out
-    assert "fedavg: RandomSelection(), DataSize(), CrossEntropy(), Average()" in out
+    assert "fedavg: random, data_size, cross_entropy, average" in out
     for record in records("runs/iris/seed-0"):
         cells = row(out, str(record["round"] + 1))
         assert cells[1] == "2"
@@ -464,7 +465,7 @@ def test_raise_stops_at_once(go: Go) -> None:
 @pytest.mark.usefixtures("go")
 def test_debug_lets_the_exception_through(words: tuple[str, ...], kind: type[Exception]) -> None:
     with pytest.raises(kind):
-        cli.main([*words, "--debug"])
+        main([*words, "--debug"])
 
 
 def failing(error: BaseException) -> Callable[..., Any]:
@@ -475,25 +476,25 @@ def failing(error: BaseException) -> Callable[..., Any]:
 
 
 def test_interrupted(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "run", failing(KeyboardInterrupt()))
+    monkeypatch.setattr(play, "run", failing(KeyboardInterrupt()))
     code, _, err = go("run", "iris.toml")
     assert (code, "continue with --resume" in err) == (130, True)
 
 
 def test_a_bug(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "run", failing(ZeroDivisionError("by [zero]")))
+    monkeypatch.setattr(play, "run", failing(ZeroDivisionError("by [zero]")))
     code, _, err = go("run", "iris.toml")
     assert code == 1
     assert "unexpected ZeroDivisionError: by [zero]" in err
     assert "--debug" in err
     with pytest.raises(ZeroDivisionError):
-        cli.main(["run", "iris.toml", "--overwrite", "--debug"])
+        main(["run", "iris.toml", "--overwrite", "--debug"])
 
 
 def test_arguments_of_the_process(go: Go, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["entrofed", "--version"])
     with pytest.raises(SystemExit) as caught:
-        cli.main()
+        main()
     assert caught.value.code == 0
     assert capsys.readouterr().out.strip() == __version__
 
@@ -544,6 +545,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("short")
+@pytest.mark.slow
 def test_quickstart(go: Go) -> None:
     code, out, _ = go("quickstart", "--seeds", "2")
     assert code == 0

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from entrofed.client.compiled import _pool_by_two
-from entrofed.client.model import Workbench
+from entrofed.client.model import LocalModel
 from entrofed.models.networks import build
 from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
@@ -21,13 +21,13 @@ def batch(size, shape, seed=0):
 def step(bench, objective, x, y, given, *, whole):
     """Loss, gradients and buffers of a step from the same state and the same draws."""
     gradients = bench.gradients(objective, x, y, given)
-    buffers = [buffer.clone() for buffer in bench.model.buffers()]
+    buffers = [buffer.clone() for buffer in bench.module.buffers()]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         loss, slopes = gradients(x, y, given, whole=whole)
         drawn = torch.rand(3)
-    changed = [buffer.clone() for buffer in bench.model.buffers()]
-    for buffer, before in zip(bench.model.buffers(), buffers, strict=True):
+    changed = [buffer.clone() for buffer in bench.module.buffers()]
+    for buffer, before in zip(bench.module.buffers(), buffers, strict=True):
         buffer.copy_(before)
     return loss, slopes, changed, drawn
 
@@ -35,9 +35,10 @@ def step(bench, objective, x, y, given, *, whole):
 REPRESENTED = {key: torch.randn((8, 256)) for key in ("global", "previous")}
 
 
+@pytest.mark.slow
 def test_a_compiled_step_is_the_plain_one_but_for_rounding():
     objective, given = Contrastive(), REPRESENTED
-    bench = Workbench(partial(build, "lenet_bn", (1, 17, 16), 10), compiled=True)
+    bench = LocalModel(partial(build, "lenet_bn", (1, 17, 16), 10), compiled=True)
     x, y = batch(8, (1, 17, 16))
     plain = step(bench, objective, x, y, given, whole=False)
     first = step(bench, objective, x, y, given, whole=True)  # the one that is recorded
@@ -47,8 +48,9 @@ def test_a_compiled_step_is_the_plain_one_but_for_rounding():
     torch.testing.assert_close(first, again, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_each_shape_of_batches_has_a_graph_of_its_own():
-    bench = Workbench(partial(build, "mlp", (1, 8, 8), 10), compiled=True)
+    bench = LocalModel(partial(build, "mlp", (1, 8, 8), 10), compiled=True)
     for size in (8, 5, 8):
         x, y = batch(size, (1, 8, 8), seed=size)
         plain, compiled = (step(bench, CrossEntropy(), x, y, {}, whole=whole) for whole in (False, True))
@@ -61,34 +63,35 @@ def partly_frozen():
     return model
 
 
+@pytest.mark.slow
 def test_parameters_without_gradients_are_looked_up_in_every_step():
-    bench = Workbench(partly_frozen, compiled=True)
+    bench = LocalModel(partly_frozen, compiled=True)
     x, y = batch(8, (1, 8, 8))
     losses = []
     for _ in range(2):
         plain, compiled = (step(bench, CrossEntropy(), x, y, {}, whole=whole) for whole in (False, True))
         torch.testing.assert_close(compiled, plain, rtol=1e-4, atol=1e-6)
         losses.append(plain[0])
-        bench.model.encoder[1].weight.mul_(-1)
+        bench.module.encoder[1].weight.mul_(-1)
     assert losses[0] != losses[1]
 
 
 def test_gradients_are_those_of_autograd_to_the_bit():
-    bench = Workbench(partial(build, "lenet5", (1, 16, 16), 10))
+    bench = LocalModel(partial(build, "lenet5", (1, 16, 16), 10))
     x, y = batch(6, (1, 16, 16))
     gradients = bench.gradients(CrossEntropy(), x, y, {})
     loss, slopes = gradients(x, y, {}, whole=True)
-    expected = torch.nn.functional.cross_entropy(bench.model(x), y)
+    expected = torch.nn.functional.cross_entropy(bench.module(x), y)
     assert torch.equal(loss, expected)
     assert not loss.requires_grad
-    by_autograd = torch.autograd.grad(expected, list(bench.model.parameters()))
+    by_autograd = torch.autograd.grad(expected, list(bench.module.parameters()))
     assert all(torch.equal(a, b) for a, b in zip(slopes, by_autograd, strict=True))
-    assert all(parameter.grad is None for parameter in bench.model.parameters())
+    assert all(parameter.grad is None for parameter in bench.module.parameters())
 
 
 def test_a_recurrent_network_is_left_to_torch():
     x, y = torch.randint(0, 10, (4, 6)), torch.randint(0, 10, (4,))
-    plain, compiled = (Workbench(partial(build, "char_lstm", (6,), 10), compiled=c) for c in (False, True))
+    plain, compiled = (LocalModel(partial(build, "char_lstm", (6,), 10), compiled=c) for c in (False, True))
     expected, found = (bench.gradients(CrossEntropy(), x, y, {})(x, y, {}, whole=True) for bench in (plain, compiled))
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 

@@ -7,14 +7,20 @@ import numpy as np
 import pytest
 import torch
 
-from entrofed.client.runtime import Site, one_thread
-from entrofed.client.train import WorkOrder, batches, train
+from entrofed.client.runtime import ClientRuntime, one_thread
+from entrofed.client.train import batches
+from entrofed.client.train import train as train_client
 from entrofed.core.params import Layout
 from entrofed.core.seeds import stream, torch_stream
+from entrofed.core.tasks import TrainTask
 from entrofed.models.networks import build
 from entrofed.objectives.cross_entropy import CrossEntropy
 
 CLIENT = 3
+
+
+def train(runtime, task):
+    return train_client(task, runtime.client_data(task.client), runtime.model)
 
 
 @pytest.fixture(params=["digits_mlp", "cnn"])
@@ -22,16 +28,16 @@ def network(request):
     return partial(build, request.param, (1, 8, 8), 10)
 
 
-def order_for(network, training):
+def task_for(network, training):
     with torch_stream(0, "init"):
         model = network()
     params = Layout.of(model).read(model)
-    return WorkOrder(CLIENT, round=2, seed=5, params=params, objective=CrossEntropy(), training=training, cost=1)
+    return TrainTask(CLIENT, round=2, seed=5, params=params, objective=CrossEntropy(), training=training, cost=1)
 
 
-def twin(federation, network, order):
+def twin(federation, network, task):
     """The same training with torch.optim, ordinary memory order and no reuse."""
-    training = order.training
+    training = task.training
     with torch_stream(0, "init"):
         model = network()
     x = torch.from_numpy(federation.data.train_x[federation.shards[CLIENT]]).float() / federation.data.full_scale
@@ -40,11 +46,11 @@ def twin(federation, network, order):
     make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[training.optimizer]
     extra = {"momentum": training.momentum} if training.optimizer == "sgd" else {}
     optimizer = make(model.parameters(), lr=training.lr, weight_decay=training.weight_decay, **extra)
-    rng = stream(order.seed, "train", order.round, order.client)
+    rng = stream(task.seed, "train", task.round, task.client)
     total, steps = 0.0, 0
     has_bn = any(isinstance(m, torch.nn.BatchNorm2d) for m in model.modules())
     model.train()
-    with torch_stream(order.seed, "layers", order.round, order.client):
+    with torch_stream(task.seed, "layers", task.round, task.client):
         for _ in range(training.epochs):
             shuffled = rng.permutation(len(y))
             for i in range(0, len(y), training.batch_size):
@@ -65,10 +71,10 @@ def twin(federation, network, order):
 def test_training_equals_the_plain_loop(digits, training, name, optimizer):
     network = partial(build, name, (1, 8, 8), 10)
     training = replace(training, optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0, lr=0.01)
-    order = order_for(network, training)
+    task = task_for(network, training)
     with one_thread():
-        update = train(Site(digits, network, compiled=False), order)
-        params, loss, steps = twin(digits, network, order)
+        update = train(ClientRuntime(digits, network, compiled=False), task)
+        params, loss, steps = twin(digits, network, task)
     assert update.num_steps == steps
     assert update.train_loss == pytest.approx(loss, rel=1e-4)
     assert np.array_equal(update.params.counters, params.counters)
@@ -77,10 +83,10 @@ def test_training_equals_the_plain_loop(digits, training, name, optimizer):
 
 def test_a_parameter_without_gradient_never_moves(digits, training):
     network = partial(build, "cnn", (1, 8, 8), 10)  # its projection branch is in no cross entropy
-    order = order_for(network, training)
-    site = Site(digits, network, compiled=False)
-    update = train(site, order)
-    before, after = site.bench.layout.split(order.params), site.bench.layout.split(update.params)
+    task = task_for(network, training)
+    runtime = ClientRuntime(digits, network, compiled=False)
+    update = train(runtime, task)
+    before, after = runtime.model.layout.split(task.params), runtime.model.layout.split(update.params)
     still = [name for name in before if name.startswith("projection")]
     assert still
     for name in before:
@@ -89,40 +95,42 @@ def test_a_parameter_without_gradient_never_moves(digits, training):
 
 
 def test_the_bench_carries_nothing_from_client_to_client(digits, network, training):
-    site = Site(digits, network, compiled=False)
-    order = order_for(network, training)
-    first = train(site, order)
-    train(site, replace(order, client=5))
-    again = train(site, order)
+    runtime = ClientRuntime(digits, network, compiled=False)
+    task = task_for(network, training)
+    first = train(runtime, task)
+    train(runtime, replace(task, client=5))
+    again = train(runtime, task)
     assert first.params.values.tobytes() == again.params.values.tobytes()
 
 
 def test_persistent_momentum_changes_the_next_participation(digits, bench, training):
-    site = Site(digits, bench.build, compiled=False)
-    order = order_for(bench.build, replace(training, persist_optimizer=True))
-    first = train(site, order)
-    velocity = first.memory["velocity"]
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    task = task_for(bench.build, replace(training, persist_optimizer=True))
+    first = train(runtime, task)
+    velocity = first.client_state["velocity"]
     assert velocity.shape == (bench.layout.trainable,)
     assert np.abs(velocity).max() > 0
-    fresh = train(site, replace(order, params=first.params, round=3))
-    continued = train(site, replace(order, params=first.params, round=3, memory=first.memory))
+    fresh = train(runtime, replace(task, params=first.params, round=3))
+    continued = train(runtime, replace(task, params=first.params, round=3, client_state=first.client_state))
     assert not np.array_equal(fresh.params.values, continued.params.values)
-    assert not train(site, order_for(bench.build, training)).memory
+    assert not train(runtime, task_for(bench.build, training)).client_state
 
 
 def test_persistent_state_equals_one_unbroken_optimizer(digits, bench, training):
     """Two participations of one epoch with persistent Adam are two epochs of one optimizer."""
     training = replace(training, optimizer="adam", momentum=0.0, epochs=1, persist_optimizer=True)
-    site = Site(digits, bench.build, compiled=False)
-    order = order_for(bench.build, training)
-    first = train(site, order)
-    second = train(site, replace(order, round=3, params=first.params, memory=first.memory))
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    task = task_for(bench.build, training)
+    first = train(runtime, task)
+    second = train(runtime, replace(task, round=3, params=first.params, client_state=first.client_state))
 
     with torch_stream(0, "init"):
         model = bench.build()
     optimizer = torch.optim.Adam(model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
     for number in (2, 3):
-        for x, y, _ in batches(site, digits.shards[CLIENT], training, stream(order.seed, "train", number, CLIENT)):
+        for x, y, _ in batches(
+            runtime.client_data(CLIENT), runtime.model.inputs, training, stream(task.seed, "train", number, CLIENT)
+        ):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x), y).backward()
             optimizer.step()
@@ -133,23 +141,26 @@ def test_batch_norm_skips_a_batch_of_one(digits, make_bench, training):
     size = len(digits.shards[CLIENT])
     training = replace(training, epochs=1, batch_size=size - 1)
     with_norm = make_bench("cnn")
-    assert train(Site(digits, with_norm.build, compiled=False), order_for(with_norm.build, training)).num_steps == 1
+    assert (
+        train(ClientRuntime(digits, with_norm.build, compiled=False), task_for(with_norm.build, training)).num_steps
+        == 1
+    )
     without = make_bench("digits_mlp")
-    assert train(Site(digits, without.build, compiled=False), order_for(without.build, training)).num_steps == 2
+    assert train(ClientRuntime(digits, without.build, compiled=False), task_for(without.build, training)).num_steps == 2
 
 
 def test_losses_of_all_epochs_and_of_the_last(digits, bench, training):
-    site = Site(digits, bench.build, compiled=False)
-    one = train(site, order_for(bench.build, replace(training, epochs=1)))
-    two = train(site, order_for(bench.build, training))
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    one = train(runtime, task_for(bench.build, replace(training, epochs=1)))
+    two = train(runtime, task_for(bench.build, training))
     assert one.train_loss == one.train_loss_last_epoch
     assert two.train_loss == pytest.approx((one.train_loss + two.train_loss_last_epoch) / 2)
     assert two.train_loss_last_epoch < one.train_loss
 
 
 def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
-    site = Site(digits, bench.build, compiled=False)
-    seen = list(batches(site, digits.shards[CLIENT], training, np.random.default_rng(0)))
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    seen = list(batches(runtime.client_data(CLIENT), runtime.model.inputs, training, np.random.default_rng(0)))
     labels = digits.data.train_y[digits.shards[CLIENT]]
     for epoch in range(2):
         got = np.concatenate([y.numpy() for _, y, number in seen if number == epoch])
@@ -160,22 +171,25 @@ def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
 
 
 def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):
-    site = Site(digits, bench.build, compiled=False)
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
     training = replace(training, augment=("crop",), batch_size=1000)
-    (first, y1, _), (second, y2, _) = batches(site, digits.shards[CLIENT], training, np.random.default_rng(0))
+    (first, y1, _), (second, y2, _) = batches(
+        runtime.client_data(CLIENT), runtime.model.inputs, training, np.random.default_rng(0)
+    )
     assert first.shape == second.shape
     assert not torch.equal(first[y1.argsort(stable=True)], second[y2.argsort(stable=True)])
 
 
 @pytest.mark.parametrize("name", ["digits_mlp", "cnn"])
+@pytest.mark.slow
 def test_compiled_training_agrees_with_eager(digits, make_bench, training, name):
     made = make_bench(name)
     training = replace(training, epochs=1, lr=0.01)
-    order = order_for(made.build, training)
+    task = task_for(made.build, training)
     with one_thread():
-        eager = train(Site(digits, made.build, compiled=False), order)
-        site = Site(digits, made.build, compiled=True)
-        compiled, again = train(site, order), train(site, order)
+        eager = train(ClientRuntime(digits, made.build, compiled=False), task)
+        runtime = ClientRuntime(digits, made.build, compiled=True)
+        compiled, again = train(runtime, task), train(runtime, task)
     assert compiled.params.values.tobytes() == again.params.values.tobytes()
     assert compiled.num_steps == eager.num_steps
     assert np.array_equal(compiled.params.counters, eager.params.counters)

@@ -1,5 +1,7 @@
 """Decentralized rounds: who hears whom, what nobody hears, and the same bits everywhere."""
 
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -8,11 +10,11 @@ from hypothesis import strategies as st
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.core.gossip import Network
+from entrofed.core.job import Network
 from entrofed.errors import ConfigError
 from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
+from entrofed.experiment.client_state import ClientStateStore
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -37,13 +39,15 @@ def play(folder, chosen, backend=None, resume=False):
     """The records of a run and the models of its nodes."""
     place = RunFolder(folder)
     run(chosen, place, backend=backend or InlineBackend(), resume=resume)
-    state, problems = Checkpoints(place.checkpoints, prepare(chosen).layout, Pool(folder / "memory", 0)).last()
+    state, problems = Checkpoints(
+        place.checkpoints, prepare(chosen).layout, ClientStateStore(folder / "memory", 0)
+    ).last()
     assert not problems
     return place.records(), state
 
 
 def without_seconds(records):
-    return [{key: value for key, value in record.items() if key != "seconds"} for record in records]
+    return [replace(record, seconds={}) for record in records]
 
 
 @pytest.mark.parametrize("weigher", ["data_size", "pooled_kl", "label_entropy", "weight_kl"])
@@ -51,10 +55,10 @@ def test_fully_connected_nodes_agree_after_the_first_round(tmp_path, weigher):
     records, state = play(tmp_path, experiment(2, {"weigher": weigher}, topology={"kind": "full"}))
     models = state.server["values"]
     assert (models == models[0]).all()
-    assert all(record["consensus"] < 1e-5 for record in records)
-    rows = [entry["weights"] for entry in records[0]["peers"]]
+    assert all(record.consensus < 1e-5 for record in records)
+    rows = [entry.weights for entry in records[0].peers]
     assert all(row == rows[0] for row in rows)
-    assert len({entry["accuracy"] for entry in records[0]["peers"]}) == 1
+    assert len({entry.accuracy for entry in records[0].peers}) == 1
 
 
 def test_one_node_alone_trains_alone(tmp_path):
@@ -63,21 +67,21 @@ def test_one_node_alone_trains_alone(tmp_path):
     edges.write_text("1 2\n2 3\n3 4\n4 5\n")
     chosen = experiment(2, topology={"kind": "file", "path": str(edges)})
     records, _ = play(tmp_path / "run", chosen)
-    alone = records[-1]["peers"][0]
-    assert alone["from"] == [0]
-    assert alone["weights"] == [1.0]
-    assert records[-1]["spectral_gap"] == pytest.approx(0, abs=1e-9)
-    assert records[0]["bytes_up"] == 8 * prepare(chosen).layout.nbytes  # four edges, both ways
+    alone = records[-1].peers[0]
+    assert alone.senders == [0]
+    assert alone.weights == [1.0]
+    assert records[-1].spectral_gap == pytest.approx(0, abs=1e-9)
+    assert records[0].bytes_up == 8 * prepare(chosen).layout.nbytes  # four edges, both ways
 
 
 def test_weights_are_those_of_the_closed_neighbourhood(tmp_path):
     records, _ = play(tmp_path, experiment(1))
     sizes = prepare(experiment()).federation.sizes
-    for entry in records[0]["peers"]:
-        node = entry["node"]
+    for entry in records[0].peers:
+        node = entry.node
         hood = sorted({node, (node - 1) % 6, (node + 1) % 6})
-        assert entry["from"] == hood
-        assert entry["weights"] == pytest.approx(sizes[hood] / sizes[hood].sum())
+        assert entry.senders == hood
+        assert entry.weights == pytest.approx(sizes[hood] / sizes[hood].sum())
 
 
 def test_scaffold_on_a_full_graph_is_the_central_one(tmp_path):
@@ -118,10 +122,10 @@ def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
 def test_every_method_without_a_server(tmp_path, name):
     records, _ = play(tmp_path, experiment(2, {"name": name}, clients=5))
     for record in records:
-        assert len(record["peers"]) == 5
-        for entry in record["peers"]:
-            assert sum(entry["weights"]) == pytest.approx(1)
-            assert min(entry["weights"]) >= 0
+        assert len(record.peers) == 5
+        for entry in record.peers:
+            assert sum(entry.weights) == pytest.approx(1)
+            assert min(entry.weights) >= 0
 
 
 @pytest.mark.parametrize(
@@ -145,9 +149,9 @@ def test_a_split_that_heals(tmp_path):
     chosen = experiment(6, topology={"kind": "full", "split": (1, 3)})
     records, _ = play(tmp_path, chosen)
     for record in records:
-        expected = [0, 1, 2] if 1 <= record["round"] < 3 else [0, 1, 2, 3, 4, 5]
-        assert record["peers"][0]["from"] == expected
-    consensus = [record["consensus"] for record in records]
+        expected = [0, 1, 2] if 1 <= record.round < 3 else [0, 1, 2, 3, 4, 5]
+        assert record.peers[0].senders == expected
+    consensus = [record.consensus for record in records]
     assert min(consensus[1:3]) > 1e-3
     assert max(consensus[0], *consensus[3:]) < 1e-5
 
@@ -168,14 +172,14 @@ def test_no_stall_whoever_is_missing(tmp_path, kind):
     records, _ = play(tmp_path, chosen)
     assert len(records) == 4
     for record in records:
-        awake = set(record["cohort"])
+        awake = set(record.cohort)
         assert 0 < len(awake) < 6
-        for entry in record["peers"]:
-            if entry["node"] not in awake:
-                assert entry["from"] == [entry["node"]]
+        for entry in record.peers:
+            if entry.node not in awake:
+                assert entry.senders == [entry.node]
             else:
-                assert entry["node"] in entry["from"]
-                assert set(entry["from"]) <= awake
+                assert entry.node in entry.senders
+                assert set(entry.senders) <= awake
 
 
 def test_a_liar_takes_over_unless_it_is_capped(tmp_path):
@@ -184,13 +188,13 @@ def test_a_liar_takes_over_unless_it_is_capped(tmp_path):
     part = {"name": "pooled_kl", "mode": "histogram"}
     records, _ = play(tmp_path / "free", experiment(1, {"name": "fedep", "weigher": part}, **base))
     honest, _ = play(tmp_path / "honest", experiment(1, {"name": "fedep", "weigher": part}, **{**base, "faults": {}}))
-    free = np.array(records[0]["peers"][0]["weights"])
-    liar = int((free - np.array(honest[0]["peers"][0]["weights"])).argmax())
+    free = np.array(records[0].peers[0].weights)
+    liar = int((free - np.array(honest[0].peers[0].weights)).argmax())
     capped = {"name": "capped", "share": 0.15, "weigher": part}
     limited, _ = play(tmp_path / "capped", experiment(1, {"name": "fedep", "weigher": capped}, **base))
-    assert honest[0]["peers"][0]["weights"][liar] < 0.25
+    assert honest[0].peers[0].weights[liar] < 0.25
     assert free[liar] > 0.5
-    assert limited[0]["peers"][0]["weights"][liar] == pytest.approx(0.15)
+    assert limited[0].peers[0].weights[liar] == pytest.approx(0.15)
 
 
 def test_every_node_is_also_judged_by_its_own_held_out_data(tmp_path):
@@ -204,7 +208,7 @@ def test_every_node_is_also_judged_by_its_own_held_out_data(tmp_path):
     folder = RunFolder(tmp_path / "held" / "seed-0")
     run(parse(table), folder)
     record = folder.records()[-1]
-    own = [peer["held_out"] for peer in record["peers"]]
+    own = [peer.held_out for peer in record.peers]
     sizes = [len(rows) for rows in prepare(parse(table)).federation.holdouts]
-    assert record["id"]["accuracy"] == pytest.approx(np.average(own, weights=sizes))
-    assert folder.summary()["accuracy_id"] == record["id"]["accuracy"]
+    assert record.in_distribution.accuracy == pytest.approx(np.average(own, weights=sizes))
+    assert folder.summary()["accuracy_id"] == record.in_distribution.accuracy

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from entrofed.core.params import Entry, Layout
+from entrofed.core.params import Layout, TensorEntry
 from entrofed.errors import CheckpointError, ConfigError
 
 
@@ -18,15 +18,15 @@ def network() -> nn.Sequential:
 def test_trainable_first_then_float_buffers_and_counters_apart() -> None:
     layout = Layout.of(network())
     assert layout.entries == (
-        Entry("0.weight", "trainable", (2, 1, 3, 3), 0, 18),
-        Entry("0.bias", "trainable", (2,), 18, 2),
-        Entry("1.weight", "trainable", (2,), 20, 2),
-        Entry("1.bias", "trainable", (2,), 22, 2),
-        Entry("3.weight", "trainable", (3, 2), 24, 6),
-        Entry("3.bias", "trainable", (3,), 30, 3),
-        Entry("1.running_mean", "buffer", (2,), 33, 2),
-        Entry("1.running_var", "buffer", (2,), 35, 2),
-        Entry("1.num_batches_tracked", "counter", (), 0, 1),
+        TensorEntry("0.weight", "trainable", (2, 1, 3, 3), 0, 18),
+        TensorEntry("0.bias", "trainable", (2,), 18, 2),
+        TensorEntry("1.weight", "trainable", (2,), 20, 2),
+        TensorEntry("1.bias", "trainable", (2,), 22, 2),
+        TensorEntry("3.weight", "trainable", (3, 2), 24, 6),
+        TensorEntry("3.bias", "trainable", (3,), 30, 3),
+        TensorEntry("1.running_mean", "buffer", (2,), 33, 2),
+        TensorEntry("1.running_var", "buffer", (2,), 35, 2),
+        TensorEntry("1.num_batches_tracked", "counter", (), 0, 1),
     )
     assert (layout.trainable, layout.floats, layout.counters) == (33, 37, 1)
     assert layout.nbytes == 4 * 37 + 8

@@ -1,12 +1,13 @@
 """One round: facts that clients are asked for, faults, traffic, and what is recorded of them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+import torch
 
-from entrofed.client.runtime import Site
-from entrofed.client.train import WorkOrder, samples_of, train
+from entrofed.client.runtime import ClientRuntime
+from entrofed.client.train import train
+from entrofed.core.seeds import stream
+from entrofed.core.tasks import TrainTask
 from entrofed.experiment.build import prepare
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
@@ -36,18 +37,18 @@ def play(folder, rounds=3, data=None, **sections):
 
 def test_dropped_clients_are_recorded_and_the_rest_reweighed(tmp_path):
     for record in play(tmp_path, method={"cohort": 10}, faults={"dropout": 0.3}):
-        assert len(record["cohort"]) == 10
-        assert [entry["reason"] for entry in record["refused"]] == ["dropped out"] * 3
-        assert {entry["client"] for entry in record["refused"]} < set(record["cohort"])
-        assert sum(client["weight"] for client in record["clients"]) == pytest.approx(1)
-        assert record["bytes_down"] == 10 * MODEL
-        assert record["bytes_up"] == 7 * MODEL
+        assert len(record.cohort) == 10
+        assert [entry.reason for entry in record.refused] == ["dropped out"] * 3
+        assert {entry.client for entry in record.refused} < set(record.cohort)
+        assert sum(client.weight for client in record.clients) == pytest.approx(1)
+        assert record.bytes_down == 10 * MODEL
+        assert record.bytes_up == 7 * MODEL
 
 
 def test_everybody_drops_out(tmp_path):
     records = play(tmp_path, method={"cohort": 1, "max_skipped": 9}, faults={"dropout": 0.9})
-    assert all(record["skipped"] for record in records)
-    assert records[0]["test"] == records[2]["test"]
+    assert all(record.skipped for record in records)
+    assert records[0].test == records[2].test
 
 
 def test_the_buffer_keeps_dropped_clients(tmp_path):
@@ -56,8 +57,8 @@ def test_the_buffer_keeps_dropped_clients(tmp_path):
         method={"name": "fedentopt", "cohort": 4, "selector": {"name": "fedentopt", "buffer": 8}},
         faults={"dropout": 0.5},
     )
-    assert all(len(record["refused"]) == 2 for record in records)
-    cohorts = [set(record["cohort"]) for record in records]
+    assert all(len(record.refused) == 2 for record in records)
+    cohorts = [set(record.cohort) for record in records]
     assert len(set.union(*cohorts)) == 12  # a buffer of K - M: everybody once in K / M rounds, dropped or not
 
 
@@ -65,49 +66,49 @@ def test_stragglers_take_fewer_steps(tmp_path):
     plain = play(tmp_path / "plain", method={"name": "full", "epochs": 5})
     slow = play(tmp_path / "slow", method={"name": "full", "epochs": 5}, faults={"stragglers": 0.5})
     ratios = {}
-    for a, b in zip(plain[0]["clients"], slow[0]["clients"], strict=True):
-        ratios[a["client"]] = b["steps"] / a["steps"] * 5
+    for a, b in zip(plain[0].clients, slow[0].clients, strict=True):
+        ratios[a.client] = b.steps / a.steps * 5
     assert all(ratio in (1, 2, 3, 4, 5) for ratio in ratios.values())
     assert 1 <= sum(ratio < 5 for ratio in ratios.values()) <= 6
-    assert [c["steps"] for c in slow[0]["clients"]] == [c["steps"] for c in slow[2]["clients"]]
+    assert [c.steps for c in slow[0].clients] == [c.steps for c in slow[2].clients]
 
 
 def test_clients_come_and_go(tmp_path):
     records = play(tmp_path, rounds=8, method={"name": "full"}, faults={"joining": 0.5, "leaving": 0.25})
-    sizes = [record["available"] for record in records]
-    assert [len(record["cohort"]) for record in records] == sizes
+    sizes = [record.available for record in records]
+    assert [len(record.cohort) for record in records] == sizes
     assert len(set(sizes)) > 2
     assert max(sizes) < 12
 
 
 def test_losses_are_asked_for_and_cost_traffic(tmp_path):
     record = play(tmp_path, rounds=1, method={"name": "power_of_choice"})[0]
-    assert record["bytes_down"] == (12 + 4) * MODEL
-    assert record["bytes_up"] == 4 * MODEL + 12 * 8
-    scores = [why["score"] for why in record["reasons"]]
+    assert record.bytes_down == (12 + 4) * MODEL
+    assert record.bytes_up == 4 * MODEL + 12 * 8
+    scores = [why["score"] for why in record.reasons]
     assert scores == sorted(scores, reverse=True)
     assert len(scores) == 4
 
 
 def test_label_counts_are_released_once(tmp_path):
     first, second, _ = play(tmp_path, method={"name": "fedentopt"})
-    assert first["bytes_up"] == 4 * MODEL + 12 * 10 * 8
-    assert second["bytes_up"] == 4 * MODEL
+    assert first.bytes_up == 4 * MODEL + 12 * 10 * 8
+    assert second.bytes_up == 4 * MODEL
 
 
 def test_everybody_sends_an_update_before_the_first_round(tmp_path):
     first, second, _ = play(tmp_path, method={"name": "minimax_sim"})
-    assert first["bytes_up"] == (12 + 4) * MODEL
-    assert second["bytes_up"] == 4 * MODEL
+    assert first.bytes_up == (12 + 4) * MODEL
+    assert second.bytes_up == 4 * MODEL
 
 
 def test_only_participants_take_part_and_local_test_sets_are_judged(tmp_path):
     records = play(tmp_path, data={"participating": 5, "holdout": 0.2}, method={"name": "full"})
     for record in records:
-        assert record["available"] == len(record["cohort"]) == 5
-        assert 0 <= record["id"]["accuracy"] <= 1
-        assert record["id"] != record["test"]
-    assert play(tmp_path / "without")[0]["id"] is None
+        assert record.available == len(record.cohort) == 5
+        assert 0 <= record.in_distribution.accuracy <= 1
+        assert record.in_distribution != record.test
+    assert play(tmp_path / "without")[0].in_distribution is None
 
 
 def test_sizes_from_noised_counts(tmp_path):
@@ -116,29 +117,29 @@ def test_sizes_from_noised_counts(tmp_path):
     noised = play(tmp_path / "noised", rounds=1, method=method, privacy=privacy)[0]
     folder = RunFolder(tmp_path / "noised")
     released = np.maximum(np.rint(folder.released().counts.sum(axis=1)), 1)
-    assert [c["examples"] for c in noised["clients"]] == [released[c["client"]] for c in noised["clients"]]
+    assert [c.examples for c in noised.clients] == [released[c.client] for c in noised.clients]
     assert folder.summary()["privacy"]["epsilon"] == 0.2
 
 
 def test_limits_keep_a_seeded_part_of_each_class(digits, bench, training):
-    site = Site(digits, bench.build, compiled=False)
-    counts = digits.label_counts[2]
-    limits = np.minimum(counts, 5)
-    order = WorkOrder(2, 0, 9, bench.params, CrossEntropy(), training, 1, limits=limits)
-    rows = samples_of(site, order)
-    assert set(rows) <= set(digits.shards[2])
-    assert np.array_equal(np.bincount(digits.data.train_y[rows], minlength=10), limits)
-    assert np.array_equal(rows, samples_of(site, replace(order, round=7)))
-    assert not np.array_equal(rows, samples_of(site, replace(order, seed=8)))
-    assert train(site, order).num_examples == limits.sum()
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    data, limits = runtime.client_data(2), np.minimum(digits.label_counts[2], 5)
+    kept = data.at_most(limits, stream(9, "limit", 2))
+    assert np.array_equal(kept.label_counts, limits)
+    whole = {x.numpy().tobytes() for x in data.x}
+    assert {x.numpy().tobytes() for x in kept.x} < whole
+    assert torch.equal(kept.x, data.at_most(limits, stream(9, "limit", 2)).x)
+    assert not torch.equal(kept.x, data.at_most(limits, stream(8, "limit", 2)).x)
+    task = TrainTask(2, 0, 9, bench.params, CrossEntropy(), training, 1, limits=limits)
+    assert train(task, data, runtime.model).num_examples == limits.sum()
 
 
 def test_the_kl_baseline_trains_on_clipped_data(tmp_path):
     first, second, _ = play(tmp_path, method={"name": "kl"})
-    assert first["cohort"] == second["cohort"]
+    assert first.cohort == second.cohort
     setup = prepare(RunFolder(tmp_path).experiment())
     sizes = setup.federation.sizes
-    examples = {c["client"]: c["examples"] for c in first["clients"]}
+    examples = {c.client: c.examples for c in first.clients}
     assert all(n <= sizes[client] for client, n in examples.items())
     assert any(n < sizes[client] for client, n in examples.items())
 
@@ -173,9 +174,9 @@ def test_every_pair_of_parts(tmp_path, selector, weigher, objective, server):
     chosen = {"name": "scripted", "cohorts": [[0, 3], [5, 4]]} if selector == "scripted" else selector
     method = {"selector": chosen, "weigher": weigher, "objective": objective, "server": server}
     for record in play(tmp_path, rounds=2, method=method, data={"clients": 6, "validation": 0.05}):
-        assert record["clients"]
-        assert not record["refused"]
-        assert sum(client["weight"] for client in record["clients"]) == pytest.approx(1)
+        assert record.clients
+        assert not record.refused
+        assert sum(client.weight for client in record.clients) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("kind", ["selector", "weigher"])
@@ -183,4 +184,4 @@ def test_fedconcat_goes_with_every_selector_and_weigher(tmp_path, kind):
     for name in sorted(set(known(kind)) - {"scripted"}):
         method = {"name": "fedconcat", "server": {"name": "concat", "clusters": 2, "encoder_rounds": 1}, kind: name}
         records = play(tmp_path / name, rounds=2, method=method, data={"clients": 6, "validation": 0.05})
-        assert [len(record["refused"]) for record in records] == [0, 0]
+        assert [len(record.refused) for record in records] == [0, 0]

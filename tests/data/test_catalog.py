@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from entrofed.data import catalog
-from entrofed.data.catalog import CATALOG, NAMES, Entry, data_directory, load
+from entrofed.data.catalog import CATALOG, DatasetEntry, data_directory, load
+from entrofed.data.shakespeare import ALPHABET, LENGTH
 from entrofed.errors import ConfigError, DataError
 
 READY = [name for name, entry in CATALOG.items() if entry.shipped or not entry.files]
@@ -32,7 +33,7 @@ def check(name: str, directory: Path | None = None) -> None:
 
 
 def test_names() -> None:
-    assert NAMES == (
+    assert tuple(CATALOG) == (
         "digits",
         "mnist",
         "fashion-mnist",
@@ -51,8 +52,8 @@ def test_names() -> None:
     )
 
 
-@pytest.mark.parametrize("entry", CATALOG.values(), ids=NAMES)
-def test_entries_are_complete(entry: Entry) -> None:
+@pytest.mark.parametrize("entry", CATALOG.values(), ids=CATALOG)
+def test_entries_are_complete(entry: DatasetEntry) -> None:
     assert entry.description
     assert entry.licence
     assert re.search(r"https?://\S+", entry.source)
@@ -62,6 +63,10 @@ def test_entries_are_complete(entry: Entry) -> None:
         assert file.size > 0
         assert not Path(file.path).is_absolute()
         assert all(re.match("https?://", url) for url in file.urls)
+
+
+def test_shakespeare_has_a_class_for_each_character() -> None:
+    assert (CATALOG["shakespeare"].classes, CATALOG["shakespeare"].shape) == (len(ALPHABET) + 1, (LENGTH,))
 
 
 def test_files_are_where_users_are_told() -> None:
@@ -85,7 +90,7 @@ def test_datasets_that_need_no_download(name: str, tmp_path: Path) -> None:
     check(name, tmp_path)
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(READY)))
+@pytest.mark.parametrize("name", sorted(set(CATALOG) - set(READY)))
 def test_datasets_on_this_machine(name: str) -> None:
     place = os.environ.get("ENTROFED_TEST_DATA")
     if place is None or not all((Path(place) / file.path).exists() for file in CATALOG[name].files):
@@ -93,7 +98,7 @@ def test_datasets_on_this_machine(name: str) -> None:
     check(name, Path(place))
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - set(READY)))
+@pytest.mark.parametrize("name", sorted(set(CATALOG) - set(READY)))
 def test_a_missing_dataset_says_how_to_get_it(name: str, tmp_path: Path) -> None:
     entry = CATALOG[name]
     with pytest.raises(DataError) as caught:

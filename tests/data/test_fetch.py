@@ -12,9 +12,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.data.archives import tar
 
 from entrofed.data import catalog
-from entrofed.data.catalog import Entry
+from entrofed.data.catalog import DatasetEntry
 from entrofed.data.fetch import CHUNK, fetch, verify
 from entrofed.data.sources import File
 from entrofed.errors import ConfigError, DataError
@@ -76,8 +77,8 @@ def mirror() -> Iterator[Mirror]:
     server.server_close()
 
 
-def entry(*files: File, archive: File | None = None) -> Entry:
-    return Entry(
+def entry(*files: File, archive: File | None = None) -> DatasetEntry:
+    return DatasetEntry(
         description="a toy",
         train=1,
         test=1,
@@ -101,6 +102,14 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return lambda *files, archive=None: monkeypatch.setitem(catalog.CATALOG, "toy", entry(*files, archive=archive))
 
 
+@pytest.fixture
+def serving(mirror: Mirror, offer: Callable[..., None]) -> Mirror:
+    """The mirror with the one file of the dataset, ``a``, as it should be."""
+    mirror.files["/a"] = CONTENT
+    offer(described("a", CONTENT, f"{mirror.address}/a"))
+    return mirror
+
+
 def test_downloads_verifies_and_reports(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
     mirror.files["/a"] = CONTENT
     offer(described("toy/a", CONTENT, f"{mirror.address}/a"))
@@ -117,58 +126,45 @@ def test_downloads_verifies_and_reports(mirror: Mirror, offer: Callable[..., Non
     assert mirror.asked == []
 
 
-def test_resumes_a_part(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
-    mirror.files["/a"] = CONTENT
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_resumes_a_part(serving: Mirror, tmp_path: Path) -> None:
     (tmp_path / "a.part").write_bytes(CONTENT[:1000])
     fetch("toy", tmp_path)
-    assert mirror.asked == [("/a", "bytes=1000-")]
+    assert serving.asked == [("/a", "bytes=1000-")]
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_starts_anew_where_the_server_cannot_resume(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
-    mirror.files["/a"] = CONTENT
-    mirror.ranges = False
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_starts_anew_where_the_server_cannot_resume(serving: Mirror, tmp_path: Path) -> None:
+    serving.ranges = False
     (tmp_path / "a.part").write_bytes(CONTENT[:1000])
     fetch("toy", tmp_path)
-    assert len(mirror.asked) == 1
+    assert len(serving.asked) == 1
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
-def test_an_endless_answer_is_cut_short(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
-    mirror.files["/a"] = CONTENT + bytes(1 << 22)
-    mirror.lengths = False
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_an_endless_answer_is_cut_short(serving: Mirror, tmp_path: Path) -> None:
+    serving.files["/a"] = CONTENT + bytes(1 << 22)
+    serving.lengths = False
     sizes: list[int] = []
     with pytest.raises(DataError, match="not the published one"):
         fetch("toy", tmp_path, lambda _, done, __: sizes.append(done))
     assert max(sizes) <= len(CONTENT) + CHUNK
 
 
-def test_a_broken_connection_leaves_a_part_that_is_resumed(
-    mirror: Mirror, offer: Callable[..., None], tmp_path: Path
-) -> None:
-    mirror.files["/a"] = CONTENT
-    mirror.break_off = 3000
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_a_broken_connection_leaves_a_part_that_is_resumed(serving: Mirror, tmp_path: Path) -> None:
+    serving.break_off = 3000
     with pytest.raises(DataError, match=r"broke off after 3,000 of 10,240 bytes"):
         fetch("toy", tmp_path)
     assert not (tmp_path / "a").exists()
-    mirror.break_off = None
+    serving.break_off = None
     fetch("toy", tmp_path)
-    assert mirror.asked[-1] == ("/a", "bytes=3000-")
+    assert serving.asked[-1] == ("/a", "bytes=3000-")
     assert (tmp_path / "a").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("leftover", [b"x" * 1000, b"x" * len(CONTENT), b"x" * 2 * len(CONTENT)])
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_bad_part_does_no_harm(
-    mirror: Mirror, offer: Callable[..., None], tmp_path: Path, leftover: bytes, ranges: bool
-) -> None:
-    mirror.files["/a"] = CONTENT
-    mirror.ranges = ranges
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_a_bad_part_does_no_harm(serving: Mirror, tmp_path: Path, leftover: bytes, ranges: bool) -> None:
+    serving.ranges = ranges
     (tmp_path / "a.part").write_bytes(leftover)
     fetch("toy", tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
@@ -177,21 +173,16 @@ def test_a_bad_part_does_no_harm(
 
 @pytest.mark.parametrize("wrong", [CONTENT[::-1], CONTENT + b"more", CONTENT[:-1], b""])
 @pytest.mark.parametrize("lengths", [True, False])
-def test_wrong_content_is_refused(
-    mirror: Mirror, offer: Callable[..., None], tmp_path: Path, wrong: bytes, lengths: bool
-) -> None:
-    mirror.files["/a"] = wrong
-    mirror.lengths = lengths
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_wrong_content_is_refused(serving: Mirror, tmp_path: Path, wrong: bytes, lengths: bool) -> None:
+    serving.files["/a"] = wrong
+    serving.lengths = lengths
     with pytest.raises(DataError, match="could not be fetched"):
         fetch("toy", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_announced_lengths(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
-    mirror.files["/a"] = CONTENT
-    mirror.lengths = False
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_without_announced_lengths(serving: Mirror, tmp_path: Path) -> None:
+    serving.lengths = False
     fetch("toy", tmp_path)
     assert (tmp_path / "a").read_bytes() == CONTENT
 
@@ -232,9 +223,7 @@ def test_a_file_without_address(offer: Callable[..., None], tmp_path: Path) -> N
     assert fetch("toy", tmp_path) == [tmp_path / "toy/a"]
 
 
-def test_a_damaged_file_is_replaced(mirror: Mirror, offer: Callable[..., None], tmp_path: Path) -> None:
-    mirror.files["/a"] = CONTENT
-    offer(described("a", CONTENT, f"{mirror.address}/a"))
+def test_a_damaged_file_is_replaced(serving: Mirror, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(CONTENT[::-1])
     assert [s.state for s in verify("toy", tmp_path)] == ["damaged"]
     fetch("toy", tmp_path)
@@ -253,17 +242,12 @@ def test_md5_where_no_sha256_is_published(mirror: Mirror, offer: Callable[..., N
 
 
 def packed(kind: str, members: dict[str, bytes]) -> bytes:
+    if kind == "tar.gz":
+        return tar(members)
     buffer = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(buffer, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-    else:
-        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-            for name, content in members.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 

@@ -1,10 +1,8 @@
 """File formats: what is written is read back, and whatever is wrong is a DataError that says so."""
 
 import gzip
-import io
 import struct
 import sys
-import tarfile
 import zlib
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from tests.data.archives import tar
 
 from entrofed.data import readers
 from entrofed.data.readers import (
@@ -41,16 +40,6 @@ def png(pixels: np.ndarray) -> bytes:
     rows = b"".join(b"\0" + row.tobytes() for row in pixels)
     header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
-def tar(members: dict[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 class TestIdx:

@@ -39,7 +39,7 @@ def test_partition_of_the_recorded_run():
 
 
 def test_the_example_lists_the_cohorts():
-    selector = read(EXAMPLE).method.recipe().selector
+    selector = read(EXAMPLE).method.recipe.selector
     expected = replayed_cohorts(labels_of("mnist"), 50, alpha=0.1, tests=10_000, rounds=50, size=5)
     assert list(selector.cohorts) == expected
 

@@ -18,7 +18,7 @@ from entrofed.core.params import Layout, Params
 from entrofed.core.types import PartState, State
 from entrofed.errors import CheckpointError
 from entrofed.experiment.checkpoint import KEEP, Checkpoints, pack, unpack
-from entrofed.experiment.client_state import Memories, Pool
+from entrofed.experiment.client_state import ClientStates, ClientStateStore
 
 MODEL = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
 LAYOUT = Layout.of(MODEL)
@@ -26,7 +26,7 @@ LAYOUT = Layout.of(MODEL)
 
 def state(number: int = 4, **parts: Any) -> State:
     params = Params(np.arange(LAYOUT.floats, dtype=np.float32) + number, np.array([number]))
-    return State(**{"round": number, "params": params, "selector": {}, "server": {}, "memory": {}, **parts})
+    return State(**{"round": number, "params": params, "selector": {}, "server": {}, "client_states": {}, **parts})
 
 
 def check_arrays(found: PartState, expected: PartState) -> None:
@@ -44,17 +44,17 @@ def check_same(found: State | None, expected: State) -> None:
     np.testing.assert_array_equal(found.params.counters, expected.params.counters)
     check_arrays(found.selector, expected.selector)
     check_arrays(found.server, expected.server)
-    assert found.memory.keys() == expected.memory.keys()
-    for client, values in expected.memory.items():
-        check_arrays(found.memory[client], values)
+    assert found.client_states.keys() == expected.client_states.keys()
+    for client, values in expected.client_states.items():
+        check_arrays(found.client_states[client], values)
 
 
 def check_survives(whole: State) -> None:
     """Packed and unpacked, a state is the same."""
     with TemporaryDirectory() as folder:
-        pool = Pool(Path(folder), 0)
-        raw = pack(whole, LAYOUT, (Memories(pool) | whole.memory).store())
-        check_same(unpack(raw, LAYOUT, pool), whole)
+        store = ClientStateStore(Path(folder), 0)
+        raw = pack(whole, LAYOUT, (ClientStates(store) | whole.client_states).write())
+        check_same(unpack(raw, LAYOUT, store), whole)
 
 
 any_array = st.sampled_from([np.float32, np.float64, np.int64, np.int32, np.uint8, np.bool_]).flatmap(
@@ -74,7 +74,7 @@ part_states = st.dictionaries(st.text(min_size=1, max_size=6), any_array, max_si
 def test_what_goes_in_comes_out(
     selector: PartState, server: PartState, memory: dict[int, PartState], number: int, skipped: int
 ) -> None:
-    whole = state(number, selector=selector, server=server, memory=memory, skipped=skipped)
+    whole = state(number, selector=selector, server=server, client_states=memory, skipped=skipped)
     check_survives(whole)
 
 
@@ -91,7 +91,7 @@ def test_what_goes_in_comes_out(
     ids=["number", "float number", "empty", "empty 3d", "fortran", "strided"],
 )
 def test_odd_arrays(array: np.ndarray) -> None:
-    whole = state(selector={"x": array}, server={"x": array}, memory={3: {"x": array}})
+    whole = state(selector={"x": array}, server={"x": array}, client_states={3: {"x": array}})
     check_survives(whole)
 
 
@@ -121,20 +121,20 @@ def changed(**tensors: np.ndarray | None) -> bytes:
         (changed(run__round=None), "not a checkpoint of this model"),
         (changed(run__round=np.zeros(0, np.int64)), "not a checkpoint of this model"),
         (changed(memory__three=np.zeros(32, np.uint8)), "not a checkpoint of this model"),
-        (changed(memory__3=np.zeros(32, np.uint8)), f"{'00' * 32}.safetensors: unreadable memory of a client"),
+        (changed(memory__3=np.zeros(32, np.uint8)), f"{'00' * 32}.safetensors: unreadable state of a client"),
         (changed(**{"model__0.bias": None}), "'0.bias' should have shape (2,), found nothing"),
         (changed(**{"model__0.bias": np.zeros(3, np.float32)}), "'0.bias' should have shape (2,), found (3,)"),
     ],
 )
 def test_what_is_no_checkpoint(tmp_path: Path, raw: bytes, said: str) -> None:
     with pytest.raises(CheckpointError) as caught:
-        unpack(raw, LAYOUT, Pool(tmp_path, 0))
+        unpack(raw, LAYOUT, ClientStateStore(tmp_path, 0))
     assert said in str(caught.value)
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", LAYOUT, Pool(tmp_path / "memory", 10**6))
+    return Checkpoints(tmp_path / "checkpoints", LAYOUT, ClientStateStore(tmp_path / "memory", 10**6))
 
 
 def names(checkpoints: Checkpoints) -> list[str]:
@@ -162,10 +162,10 @@ def test_only_the_last_two_are_kept(kept: Checkpoints) -> None:
 
 
 def test_the_manifest_vouches(kept: Checkpoints) -> None:
-    kept.save(state(5, memory={3: {"x": np.zeros(2)}}))
+    kept.save(state(5, client_states={3: {"x": np.zeros(2)}}))
     raw = (kept.folder / "round-000005.safetensors").read_bytes()
     manifest = json.loads((kept.folder / "round-000005.json").read_text())
-    [remembered] = kept.pool.folder.iterdir()
+    [remembered] = kept.store.folder.iterdir()
     assert manifest == {
         "round": 5,
         "bytes": len(raw),
@@ -230,7 +230,7 @@ def test_without_a_manifest_it_does_not_count(kept: Checkpoints) -> None:
 
 def test_another_models_checkpoint_is_named(kept: Checkpoints) -> None:
     kept.save(state(1))
-    found, problems = Checkpoints(kept.folder, Layout.of(torch.nn.Linear(3, 3)), kept.pool).last()
+    found, problems = Checkpoints(kept.folder, Layout.of(torch.nn.Linear(3, 3)), kept.store).last()
     assert found is None
     assert "round-000001.safetensors: tensor 'weight' should have shape (3, 3), found nothing" in problems[0]
 
@@ -253,7 +253,7 @@ def test_the_best_is_kept_apart(kept: Checkpoints) -> None:
     assert kept.last() == (None, [])
     for number in (3, 4, 5):
         kept.save(state(number))
-    kept.save_best(state(5, memory={3: {"x": np.zeros(2)}}), 0.875)
+    kept.save_best(state(5, client_states={3: {"x": np.zeros(2)}}), 0.875)
     assert kept.best_accuracy() == 0.875
     check_same(kept.read(kept.folder / "best.json"), state(5))  # without memories
 

@@ -1,10 +1,9 @@
 """What clients remember: never changed, never lost, never more at hand than allowed."""
 
 import json
-import os
-import signal
 from collections import OrderedDict
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,13 +14,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load
+from tests.kills import killed_around
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.core.params import Layout, Params
+from entrofed.core.tasks import TrainTask
 from entrofed.core.types import PartState, State
 from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Memories, Pool
+from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -32,7 +33,7 @@ def memory(number: float, size: int = 100) -> PartState:
     return {"velocity": np.full(size, number, np.float32), "steps": np.array(number, np.float64)}
 
 
-SIZE = len(Pool(Path(), 10**6).add(memory(0)).raw)
+SIZE = len(ClientStateStore(Path(), 10**6).add(memory(0)).raw)
 
 
 def number(found: PartState) -> float:
@@ -41,8 +42,8 @@ def number(found: PartState) -> float:
     return float(found["steps"])
 
 
-def files(pool: Pool) -> set[str]:
-    return {path.name for path in pool.folder.iterdir()} if pool.folder.exists() else set()
+def files(store: ClientStateStore) -> set[str]:
+    return {path.name for path in store.folder.iterdir()} if store.folder.exists() else set()
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize("limit", [0, 10**6])
 def test_a_new_one_leaves_the_old_as_it_was(tmp_path: Path, limit: int) -> None:
-    empty = Memories(Pool(tmp_path, limit))
+    empty = ClientStates(ClientStateStore(tmp_path, limit))
     first = empty | {5: memory(1), 2: memory(2)}
     second = first | {5: memory(3), 11: memory(4)}
     assert [len(empty), len(first), len(second)] == [0, 2, 3]
@@ -77,14 +78,14 @@ def test_a_new_one_leaves_the_old_as_it_was(tmp_path: Path, limit: int) -> None:
 @pytest.mark.parametrize("limit", [0, 10**6])
 def test_arrays_that_change_change_nothing(tmp_path: Path, limit: int) -> None:
     given = memory(1)
-    memories = Memories(Pool(tmp_path, limit)) | {3: given}
+    memories = ClientStates(ClientStateStore(tmp_path, limit)) | {3: given}
     given["velocity"][:] = 9
     memories[3]["velocity"][:] = 8
     assert number(memories[3]) == 1
 
 
 def test_the_least_recently_used_go_to_disk_first(tmp_path: Path, written: list[Path]) -> None:
-    memories = Memories(Pool(tmp_path, 2 * SIZE)) | {1: memory(1), 2: memory(2)}
+    memories = ClientStates(ClientStateStore(tmp_path, 2 * SIZE)) | {1: memory(1), 2: memory(2)}
     assert not written
     assert number(memories[1]) == 1
     memories |= {3: memory(3)}
@@ -101,11 +102,11 @@ def test_the_least_recently_used_go_to_disk_first(tmp_path: Path, written: list[
 
 def test_what_nobody_holds_takes_no_room(tmp_path: Path, written: list[Path]) -> None:
     """A client that takes part again and again replaces its memory; the old ones must not be spilled."""
-    pool = Pool(tmp_path, 3 * SIZE)
-    memories = Memories(pool)
+    store = ClientStateStore(tmp_path, 3 * SIZE)
+    memories = ClientStates(store)
     for turn in range(20):
         memories |= {1: memory(turn)}
-        assert pool.held == SIZE
+        assert store.held == SIZE
     assert not written
 
 
@@ -116,28 +117,28 @@ uses = st.lists(st.tuples(st.sampled_from(["write", "read", "save"]), st.integer
 @given(uses, st.integers(0, 4))
 def test_like_a_dict_whatever_the_limit(steps: list[tuple[str, int]], room: int) -> None:
     with TemporaryDirectory() as folder:
-        pool = Pool(Path(folder), room * SIZE)
-        memories, expected, recent = Memories(pool), dict[int, float](), OrderedDict[int, None]()
+        store = ClientStateStore(Path(folder), room * SIZE)
+        memories, expected, recent = ClientStates(store), dict[int, float](), OrderedDict[int, None]()
         for turn, (step, client) in enumerate(steps):
             if step == "write":
                 memories, expected = memories | {client: memory(turn)}, {**expected, client: float(turn)}
             elif step == "save":
-                assert memories.store().keys() == expected.keys()
-                pool.prune(set())
+                assert memories.write().keys() == expected.keys()
+                store.prune(set())
             elif client in expected:
                 assert number(memories[client]) == expected[client]
             if client in expected and step != "save":
                 recent[client] = None
                 recent.move_to_end(client)
             held = {c for c, entry in memories._entries.items() if entry.raw}
-            assert pool.held == len(held) * SIZE <= pool.limit
+            assert store.held == len(held) * SIZE <= store.limit
             assert held == set(list(recent)[len(recent) - len(held) :])  # those used last
         assert {client: number(memories[client]) for client in memories} == expected
 
 
 @pytest.mark.parametrize("damage", ["a bit", "gone"])
 def test_a_damaged_file_is_named(tmp_path: Path, damage: str) -> None:
-    memories = Memories(Pool(tmp_path, 0)) | {1: memory(1)}
+    memories = ClientStates(ClientStateStore(tmp_path, 0)) | {1: memory(1)}
     [path] = tmp_path.iterdir()
     spoil(path, damage)
     with pytest.raises(CheckpointError, match="entrofed resume") as caught:
@@ -162,83 +163,87 @@ START = State(0, Params(np.zeros(LAYOUT.floats, np.float32), np.zeros(0, np.int6
 
 @pytest.fixture(params=[0, 10**6], ids=["on disk", "at hand"])
 def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Checkpoints:
-    return Checkpoints(tmp_path / "checkpoints", LAYOUT, Pool(tmp_path / "memory", request.param))
+    return Checkpoints(tmp_path / "checkpoints", LAYOUT, ClientStateStore(tmp_path / "memory", request.param))
 
 
 def after(state: State, **turns: int) -> State:
     """The state one round later; ``c3=5`` gives client 3 the memory 5."""
     return replace(
-        state, round=state.round + 1, memory=state.memory | {int(c[1:]): memory(turn) for c, turn in turns.items()}
+        state,
+        round=state.round + 1,
+        client_states=state.client_states | {int(c[1:]): memory(turn) for c, turn in turns.items()},
     )
 
 
 def file_of(turn: int) -> str:
-    return sha256(Pool(Path(), 10**6).add(memory(turn)).raw).hexdigest() + ".safetensors"
+    return sha256(ClientStateStore(Path(), 10**6).add(memory(turn)).raw).hexdigest() + ".safetensors"
 
 
 def test_only_what_is_new_is_written(kept: Checkpoints, written: list[Path]) -> None:
-    state = after(replace(START, memory=Memories(kept.pool)), **{f"c{client}": client for client in range(50)})
+    state = after(
+        replace(START, client_states=ClientStates(kept.store)), **{f"c{client}": client for client in range(50)}
+    )
     kept.save(state)
     assert len(written) == 50
     state = after(state, c7=100, c8=101)
     kept.save(state)
     assert [path.name for path in written[50:]] == [file_of(100), file_of(101)]
     kept.save(after(state))
-    found, _ = Checkpoints(kept.folder, LAYOUT, Pool(kept.pool.folder, 0)).last()
+    found, _ = Checkpoints(kept.folder, LAYOUT, ClientStateStore(kept.store.folder, 0)).last()
     assert found is not None
-    kept.save(after(found))  # of another pool, so all are new to this one
+    kept.save(after(found))  # of another store, so all are new to this one
     assert len(written) == 52 + 50
 
 
 def test_files_stay_as_long_as_somebody_needs_them(kept: Checkpoints) -> None:
-    states = [after(replace(START, memory=Memories(kept.pool)), c1=1, c2=2)]
+    states = [after(replace(START, client_states=ClientStates(kept.store)), c1=1, c2=2)]
     kept.save(states[0])
     for turn in (3, 4):
         states.append(after(states[-1], c1=turn))
         kept.save(states[-1])
-    assert files(kept.pool) == {file_of(turn) for turn in (1, 2, 3, 4)}  # the first state is still alive
+    assert files(kept.store) == {file_of(turn) for turn in (1, 2, 3, 4)}  # the first state is still alive
     del states[0]
     kept.prune(3)
-    assert files(kept.pool) == {file_of(turn) for turn in (2, 3, 4)}  # two checkpoints
+    assert files(kept.store) == {file_of(turn) for turn in (2, 3, 4)}  # two checkpoints
     del states[0]
     kept.prune(3)
-    assert files(kept.pool) == {file_of(turn) for turn in (2, 3, 4)}
+    assert files(kept.store) == {file_of(turn) for turn in (2, 3, 4)}
     kept.save(after(states[0], c2=5))
     del states[0]
     kept.prune(4)
-    assert files(kept.pool) == {file_of(turn) for turn in (2, 4, 5)}
-    kept.save_best(after(replace(START, memory=Memories(kept.pool)), c1=6), 0.5)
+    assert files(kept.store) == {file_of(turn) for turn in (2, 4, 5)}
+    kept.save_best(after(replace(START, client_states=ClientStates(kept.store)), c1=6), 0.5)
     kept.prune(4)
-    assert files(kept.pool) == {file_of(turn) for turn in (2, 4, 5)}  # the best holds none
+    assert files(kept.store) == {file_of(turn) for turn in (2, 4, 5)}  # the best holds none
 
 
 def test_plain_dicts_are_kept_too(kept: Checkpoints) -> None:
     kept.save(after(START, c1=1))
     found, problems = kept.last()
     assert found is not None
-    assert {client: number(values) for client, values in found.memory.items()} == {1: 1}
+    assert {client: number(values) for client, values in found.client_states.items()} == {1: 1}
     assert problems == []
 
 
 @pytest.mark.parametrize("damage", ["a bit", "gone"])
 def test_with_a_damaged_memory_the_checkpoint_before_serves(kept: Checkpoints, damage: str) -> None:
-    first = after(replace(START, memory=Memories(kept.pool)), c1=1, c2=2)
+    first = after(replace(START, client_states=ClientStates(kept.store)), c1=1, c2=2)
     kept.save(first)
     kept.save(after(first, c1=3))
-    path = kept.pool.folder / file_of(3)
+    path = kept.store.folder / file_of(3)
     spoil(path, damage)
-    resumed = Checkpoints(kept.folder, LAYOUT, Pool(kept.pool.folder, 0))
+    resumed = Checkpoints(kept.folder, LAYOUT, ClientStateStore(kept.store.folder, 0))
     found, problems = resumed.last()
     assert found is not None
     assert found.round == 1
-    assert {client: number(values) for client, values in found.memory.items()} == {1: 1, 2: 2}
+    assert {client: number(values) for client, values in found.client_states.items()} == {1: 1, 2: 2}
     assert len(problems) == 1
     assert "round-000002" in problems[0]
     assert str(path) in problems[0]
     resumed.save(after(found, c1=3))  # the same again: the damaged file must not be taken for it
-    found, problems = Checkpoints(kept.folder, LAYOUT, Pool(kept.pool.folder, 0)).last()
+    found, problems = Checkpoints(kept.folder, LAYOUT, ClientStateStore(kept.store.folder, 0)).last()
     assert found is not None
-    assert (found.round, number(found.memory[1]), problems) == (2, 3, [])
+    assert (found.round, number(found.client_states[1]), problems) == (2, 3, [])
 
 
 def test_an_unreadable_manifest_needs_nothing(kept: Checkpoints) -> None:
@@ -247,7 +252,7 @@ def test_an_unreadable_manifest_needs_nothing(kept: Checkpoints) -> None:
     for content in ("[]", "{}", '{"memory": [1]}', '{"memory": {"1": []}}', "\x00"):
         (kept.folder / "round-000001.json").write_text(content)
         kept.prune(2)
-        assert files(kept.pool) == {file_of(2)}
+        assert files(kept.store) == {file_of(2)}
 
 
 # Runs
@@ -257,7 +262,8 @@ def experiment(**changes):
     settings = {
         "rounds": 4,
         "checkpoint_seconds": 0,
-        "data": {"name": "digits", "clients": 8},
+        "model": "iris_mlp",
+        "data": {"name": "iris", "clients": 8},
         "method": {"cohort": 4, "lr": 0.1, "momentum": 0.9, "persist_optimizer": True},
         "engine": {"backend": "inline"},
     }
@@ -269,7 +275,7 @@ NOTHING_AT_HAND = {"backend": "inline", "memory_mb": 0}
 
 def result(folder: RunFolder):
     """Everything that must be the same, bit for bit: records without times, states, memories."""
-    records = [{key: value for key, value in record.items() if key != "seconds"} for record in folder.records()]
+    records = [replace(record, seconds={}) for record in folder.records()]
     states = {path.name: path.read_bytes() for path in folder.checkpoints.iterdir()}
     memories = {path.name: path.read_bytes() for path in (folder.path / "memory").iterdir()}
     return records, states, memories
@@ -292,7 +298,7 @@ def test_a_run_keeps_the_memories_of_its_last_two_checkpoints(tmp_path: Path, un
     assert result(folder) == unbroken
     needed = {*listed(folder, 3).values(), *listed(folder, 4).values()}
     assert unbroken[2].keys() == {f"{digest}.safetensors" for digest in needed}
-    trained = {client for record in unbroken[0] for client in record["cohort"]}
+    trained = {client for record in unbroken[0] for client in record.cohort}
     assert listed(folder, 4).keys() == {str(client) for client in trained}
     assert all(load(raw)["velocity"].any() for raw in unbroken[2].values())
 
@@ -305,7 +311,7 @@ def test_the_limit_changes_no_bit(tmp_path: Path, unbroken) -> None:
 @pytest.mark.parametrize(("first", "then"), [(0, 1024), (1024, 0), (0, 0), (0.05, 0.03)])
 def test_resumed_with_another_limit(tmp_path: Path, unbroken, first: float, then: float) -> None:
     def interrupt(record) -> None:
-        if record["round"] == 1:
+        if record.round == 1:
             raise KeyboardInterrupt
 
     folder = RunFolder(tmp_path)
@@ -325,28 +331,11 @@ def test_killed_before_and_after_every_write_of_a_memory(tmp_path: Path, monkeyp
     for last in range(100):
         for moment in ("before", "after"):
             folder = RunFolder(tmp_path / f"{last} {moment}")
-            child = os.fork()
-            if child == 0:
-                done: list[Path] = []
-
-                def write(path: Path, content: bytes, moment=moment, last=last, done=done) -> None:
-                    if len(done) == last and moment == "before":
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    write_whole(path, content)
-                    if len(done) == last and moment == "after":
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    done.append(path)
-
-                monkeypatch.setattr("entrofed.experiment.client_state.write_whole", write)
-                try:
-                    run(few, folder)
-                finally:
-                    os._exit(0)
-            _, status = os.waitpid(child, 0)
-            killed += status != 0
+            died = killed_around(last, moment, ("client_state",), partial(run, few, folder), monkeypatch)
+            killed += died
             run(few, folder, resume=True)
             assert result(folder) == expected, f"killed {moment} write {last}"
-        if status == 0:
+        if not died:
             break
     assert killed == 2 * 2 * 2  # before and after, two clients in two rounds
 
@@ -354,10 +343,10 @@ def test_killed_before_and_after_every_write_of_a_memory(tmp_path: Path, monkeyp
 class Forgetful(InlineBackend):
     """From the third round on, what half of the clients send is not finite."""
 
-    def run(self, orders):
-        outcomes = super().run(orders)
-        for order, outcome in zip(orders, outcomes, strict=True):
-            if getattr(order, "round", 0) >= 2 and order.client < 4:
+    def run(self, tasks):
+        outcomes = super().run(tasks)
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if isinstance(task, TrainTask) and task.round >= 2 and task.client < 4:
                 outcome.params.values[0] = np.nan
         return outcomes
 
@@ -378,9 +367,9 @@ def test_who_drops_out_keeps_its_memory(tmp_path: Path, at_hand: int, how: str) 
     run(wanted, folder, backend=None if how == "dropped out" else Forgetful())
     before, now = listed(folder, 2), listed(folder, 3)
     record = folder.records()[2]
-    answered = set() if record["skipped"] else {str(client["client"]) for client in record["clients"]}
-    assert len(record["refused"]) == 4
-    assert record["skipped"] == (how == "below the quorum")
+    answered = set() if record.skipped else {str(client.client) for client in record.clients}
+    assert len(record.refused) == 4
+    assert record.skipped == (how == "below the quorum")
     assert before.keys() <= now.keys()
     assert {client for client in now if before.get(client) != now[client]} == answered
     assert before.keys() - answered  # somebody had something to lose

@@ -7,19 +7,22 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 from safetensors.numpy import load
+from tests.kills import killed_around
 
 from entrofed.backends.inline import InlineBackend
+from entrofed.core.tasks import TrainTask
 from entrofed.errors import ConfigError, DataError, QuorumError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
-from entrofed.files import write_whole
 
 ROUNDS = 12
 
@@ -40,9 +43,7 @@ def experiment(**changes):
 
 def result(folder: RunFolder):
     """Everything that must be the same, bit for bit: records without times, last and best state."""
-    records = folder.records()
-    for record in records:
-        del record["seconds"]
+    records = [replace(record, seconds={}) for record in folder.records()]
     states = {}
     for path in sorted(folder.checkpoints.glob("*.safetensors")):
         states[path.name] = {name: array.tobytes() for name, array in sorted(load(path.read_bytes()).items())}
@@ -61,11 +62,11 @@ def test_a_run_leaves_all_its_files(tmp_path, unbroken):
     seen = []
     summary = run(experiment(), folder, observer=seen.append)
     assert result(folder) == unbroken
-    assert [record["round"] for record in seen] == list(range(ROUNDS))
+    assert [record.round for record in seen] == list(range(ROUNDS))
     assert folder.experiment() == experiment()
     assert folder.summary() == summary
-    assert summary["accuracy"] == seen[-1]["test"]["accuracy"]
-    assert summary["accuracy_best"] == max(record["test"]["accuracy"] for record in seen)
+    assert summary["accuracy"] == seen[-1].test.accuracy
+    assert summary["accuracy_best"] == max(record.test.accuracy for record in seen)
     table = pyarrow.parquet.read_table(folder.path / "metrics.parquet")
     assert table["round"].to_pylist() == list(range(ROUNDS))
     assert json.loads((folder.path / "environment.json").read_text())["packages"]["torch"]
@@ -73,20 +74,20 @@ def test_a_run_leaves_all_its_files(tmp_path, unbroken):
         f"{name}.{kind}" for name in ("round-000011", "round-000012", "best") for kind in ("json", "safetensors")
     }
     best = load((folder.checkpoints / "best.safetensors").read_bytes())
-    assert int(best["run/round"][0]) == 1 + int(np.argmax([record["test"]["accuracy"] for record in seen]))
+    assert int(best["run/round"][0]) == 1 + int(np.argmax([record.test.accuracy for record in seen]))
 
 
 def test_the_record_of_a_round(unbroken):
     first = unbroken[0][0]
-    assert len(set(first["cohort"])) == 4
-    assert first["cohort"] == [c["client"] for c in first["clients"]]
-    weights = [c["weight"] for c in first["clients"]]
-    examples = [c["examples"] for c in first["clients"]]
+    assert len(set(first.cohort)) == 4
+    assert first.cohort == [c.client for c in first.clients]
+    weights = [c.weight for c in first.clients]
+    examples = [c.examples for c in first.clients]
     assert weights == pytest.approx([n / sum(examples) for n in examples])
-    assert first["effective_cohort"] == pytest.approx(1 / sum(w * w for w in weights))
-    assert 0 < first["cohort_entropy"] <= np.log2(10)
-    assert first["bytes_down"] == first["bytes_up"] == 4 * 4 * 4810
-    assert [record["lr"] for record in unbroken[0]] == pytest.approx([0.1 * 0.97**t for t in range(ROUNDS)])
+    assert first.effective_cohort == pytest.approx(1 / sum(w * w for w in weights))
+    assert 0 < first.cohort_entropy <= np.log2(10)
+    assert first.bytes_down == first.bytes_up == 4 * 4 * 4810
+    assert [record.lr for record in unbroken[0]] == pytest.approx([0.1 * 0.97**t for t in range(ROUNDS)])
 
 
 def test_another_seed_gives_another_run(tmp_path, unbroken):
@@ -95,12 +96,19 @@ def test_another_seed_gives_another_run(tmp_path, unbroken):
     assert result(folder) != unbroken
 
 
+def small(rounds=ROUNDS):
+    """An experiment of a few milliseconds per round that keeps all that a run can keep."""
+    return experiment(
+        rounds=rounds, model="iris_mlp", data={"name": "iris", "partition": "contiguous", "clients": 3, "holdout": 0.2}
+    )
+
+
 def _start_and_kill(folder: RunFolder, after: float) -> None:
     """Run in a child process and kill it with SIGKILL after some seconds."""
     child = os.fork()
     if child == 0:
         try:
-            run(experiment(), folder, resume=True)
+            run(small(), folder, resume=True)
         finally:
             os._exit(0)
     time.sleep(after)
@@ -108,56 +116,42 @@ def _start_and_kill(folder: RunFolder, after: float) -> None:
     os.waitpid(child, 0)
 
 
-def test_fifty_kills_at_random_moments_change_nothing(tmp_path, unbroken):
+@pytest.mark.slow
+def test_fifty_kills_at_random_moments_change_nothing(tmp_path):
     began = time.perf_counter()
-    run(experiment(), RunFolder(tmp_path / "timed"))
+    run(small(), RunFolder(tmp_path / "timed"))
     takes = time.perf_counter() - began
+    unbroken = result(RunFolder(tmp_path / "timed"))
     moments = random.Random(0)
     rounds_done = set()
     for number in range(50):
         folder = RunFolder(tmp_path / str(number))
         _start_and_kill(folder, moments.uniform(0, 1.05 * takes))
         rounds_done.add(len(folder.records()))
-        run(experiment(), folder, resume=True)
+        run(small(), folder, resume=True)
         assert result(folder) == unbroken, f"kill number {number}"
         assert not list(folder.path.rglob("*.tmp"))
     assert len(rounds_done) > 5  # the kills really came at different moments
 
 
+@pytest.mark.slow
 def test_killed_before_and_after_every_write(tmp_path, monkeypatch):
     """No moment between two files is a bad one."""
-    few = experiment(rounds=4)
+    few = small(rounds=4)
     run(few, RunFolder(tmp_path / "unbroken"))
     expected = result(RunFolder(tmp_path / "unbroken"))
     for number in range(100):
         for moment in ("before", "after"):
             folder = RunFolder(tmp_path / f"{number} {moment}")
-            child = os.fork()
-            if child == 0:
-                written = []
-
-                def write(path, content, moment=moment, number=number, written=written):
-                    if len(written) == number and moment == "before":
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    write_whole(path, content)
-                    if len(written) == number and moment == "after":
-                        os.kill(os.getpid(), signal.SIGKILL)
-                    written.append(path)
-
-                monkeypatch.setattr("entrofed.experiment.checkpoint.write_whole", write)
-                monkeypatch.setattr("entrofed.experiment.run_folder.write_whole", write)
-                try:
-                    run(few, folder)
-                finally:
-                    os._exit(0)
-            _, status = os.waitpid(child, 0)
+            died = killed_around(number, moment, ("checkpoint", "run_folder"), partial(run, few, folder), monkeypatch)
             run(few, folder, resume=True)
             assert result(folder) == expected, f"killed {moment} write {number}"
-        if status == 0:
+        if not died:
             break
     assert number > 15  # rounds, best states and manifests were written
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_on_the_command_line(tmp_path, unbroken):
     """The same with the whole program and worker processes: killed, resumed on another number of workers."""
     (tmp_path / "t.toml").write_text(
@@ -193,36 +187,37 @@ def test_killed_again_and_again_on_the_command_line(tmp_path, unbroken):
     assert result(folder) == unbroken
 
 
-def test_ctrl_c_keeps_what_is_done(tmp_path, unbroken):
+def interrupted(folder: RunFolder, after: int, **changes) -> None:
+    """A run that Ctrl-C ends after this round."""
+
     def interrupt(record):
-        if record["round"] == 5:
+        if record.round == after:
             raise KeyboardInterrupt
 
-    folder = RunFolder(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        run(experiment(checkpoint_seconds=1000), folder, observer=interrupt)
+        run(experiment(**changes), folder, observer=interrupt)
+
+
+def test_ctrl_c_keeps_what_is_done(tmp_path, unbroken):
+    folder = RunFolder(tmp_path)
+    interrupted(folder, 5, checkpoint_seconds=1000)
     assert folder.summary() is None
     seen = []
     run(experiment(), folder, resume=True, observer=seen.append)
-    assert seen[0]["round"] == 6
+    assert seen[0].round == 6
     assert result(folder)[0] == unbroken[0]
 
 
 def test_a_damaged_checkpoint_is_found_out_and_the_one_before_used(tmp_path, unbroken):
-    def interrupt(record):
-        if record["round"] == 6:
-            raise KeyboardInterrupt
-
     folder = RunFolder(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        run(experiment(), folder, observer=interrupt)
+    interrupted(folder, 6)
     last = max(folder.checkpoints.glob("round-*.safetensors"))
     raw = bytearray(last.read_bytes())
     raw[len(raw) // 2] ^= 1
     last.write_bytes(raw)
     seen = []
     run(experiment(), folder, resume=True, observer=seen.append)
-    assert seen[0]["round"] == 6  # the checkpoint after round 7 was damaged, the one after round 6 was not
+    assert seen[0].round == 6  # the checkpoint after round 7 was damaged, the one after round 6 was not
     log = (folder.path / "log.txt").read_text()
     assert f"{last}: damaged" in log
     assert "going back to the checkpoint before" in log
@@ -261,10 +256,10 @@ class Sabotage(InlineBackend):
         super().__init__()
         self.first, self.clients = first, clients
 
-    def run(self, orders):
-        outcomes = super().run(orders)
-        for order, outcome in zip(orders, outcomes, strict=True):
-            if getattr(order, "round", -1) >= self.first and order.client in self.clients:
+    def run(self, tasks):
+        outcomes = super().run(tasks)
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if isinstance(task, TrainTask) and task.round >= self.first and task.client in self.clients:
                 outcome.params.values[0] = np.nan
         return outcomes
 
@@ -274,13 +269,13 @@ def test_bad_clients_change_nothing_but_the_record(tmp_path):
     folder = RunFolder(tmp_path)
     summary = run(experiment(rounds=3), folder, backend=Sabotage(0, set(range(6))))
     records = folder.records()
-    refused = [entry for record in records for entry in record["refused"]]
+    refused = [entry for record in records for entry in record.refused]
     assert refused
-    assert all(entry["client"] < 6 and entry["reason"] == "1 non-finite parameters" for entry in refused)
+    assert all(entry.client < 6 and entry.reason == "1 non-finite parameters" for entry in refused)
     assert summary["refused"] == len(refused)
     for record in records:
-        assert np.isfinite(record["test"]["loss"])
-        assert sum(c["weight"] for c in record["clients"]) == pytest.approx(1)
+        assert np.isfinite(record.test.loss)
+        assert sum(c.weight for c in record.clients) == pytest.approx(1)
 
 
 def test_below_the_quorum_the_model_stays_and_the_run_ends(tmp_path):
@@ -288,15 +283,15 @@ def test_below_the_quorum_the_model_stays_and_the_run_ends(tmp_path):
     with pytest.raises(QuorumError, match="2 rounds in a row"):
         run(experiment(method={"cohort": 4, "max_skipped": 2}), folder, backend=Sabotage(3, set(range(12))))
     records = folder.records()
-    assert [record["skipped"] for record in records] == [False] * 3 + [True] * 2
-    assert records[2]["test"] == records[3]["test"] == records[4]["test"]
+    assert [record.skipped for record in records] == [False] * 3 + [True] * 2
+    assert records[2].test == records[3].test == records[4].test
     assert "quorum" in (folder.path / "log.txt").read_text()
 
 
 def test_evaluation_every_few_rounds(tmp_path):
     folder = RunFolder(tmp_path)
     run(experiment(rounds=6, evaluate_every=3), folder)
-    assert [record["test"] is not None for record in folder.records()] == [False, False, True] * 2
+    assert [record.test is not None for record in folder.records()] == [False, False, True] * 2
 
 
 def test_missing_data_says_so(tmp_path):

@@ -1,4 +1,4 @@
-"""Exports: every figure of the records, with all its digits, read back with the tools' own readers."""
+"""Exports: every number of the records, with all its digits, read back with the tools' own readers."""
 
 import csv
 import importlib
@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import socket
+from dataclasses import replace
 
 import pyarrow.parquet
 import pytest
 
 from entrofed import __version__
-from entrofed.backends.inline import InlineBackend
+from entrofed.backends import InlineBackend
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder, find_runs, json_line
@@ -64,8 +65,8 @@ def numbers_in(value, path=()):
     return {path} if isinstance(value, int | float) else set()
 
 
-def test_no_figure_of_a_record_is_forgotten(runs):
-    found = {path for folder in runs for record in folder.records() for path in numbers_in(record)}
+def test_no_number_of_a_record_is_forgotten(runs):
+    found = {path for folder in runs for record in folder.records() for path in numbers_in(record.to_json())}
     assert found - {("round",)} == set(PATHS) - {("cohort_size",), ("refused",)}
 
 
@@ -83,21 +84,20 @@ def test_parquet_holds_the_records(runs, tmp_path):
     ]
     records = [record for folder in runs for record in folder.records()]
     for row, record in zip(rounds.to_pylist(), records, strict=True):
-        assert row["cohort_size"] == len(record["cohort"])
-        assert row["refused"] == len(record["refused"])
-        assert row["bytes_up"] == record["bytes_up"]
-        assert row["skipped"] is record["skipped"]
-        assert row["test_macro_f1"] == (record["test"] or {}).get("macro_f1")
-        assert row["id_loss"] == (record["id"] or {}).get("loss")
-        assert row["consensus"] == record.get("consensus")
-        assert row["seconds_weigh"] == record["seconds"].get("weigh")
+        assert row["cohort_size"] == len(record.cohort)
+        assert row["refused"] == len(record.refused)
+        assert row["bytes_up"] == record.bytes_up
+        assert row["skipped"] is record.skipped
+        assert row["test_macro_f1"] == (record.test and record.test.macro_f1)
+        assert row["id_loss"] == (record.in_distribution and record.in_distribution.loss)
+        assert row["consensus"] == record.consensus
+        assert row["seconds_weigh"] == record.seconds.get("weigh")
     clients = pyarrow.parquet.read_table(paths[1]).to_pylist()
-    entries = [entry for record in records for entry in record["clients"]]
+    entries = [entry for record in records for entry in record.clients]
     for row, entry in zip(clients, entries, strict=True):
-        assert {
-            key: row[key] for key in ("client", "weight", "examples", "steps", "train_loss")
-        }.items() <= entry.items()
-        assert row["origin_label_entropy_nats"] == entry.get("origin", {}).get("label_entropy_nats")
+        for key in ("client", "weight", "examples", "steps", "train_loss"):
+            assert row[key] == getattr(entry, key)
+        assert row["origin_label_entropy_nats"] == entry.origin.get("label_entropy_nats")
 
 
 def test_csv_is_the_same_to_the_last_bit(runs, tmp_path):
@@ -125,12 +125,15 @@ def test_what_is_not_finite_or_not_there_is_null(played, tmp_path):
     shutil.copytree(played / "central", tmp_path / "central")
     folder = RunFolder(tmp_path / "central" / "seed-0")
     record = folder.records()[0]
-    entry = record["clients"][0] | {"origin": {"kept": True, "why": "far"}, "loss_terms": {"near": 0.25, "odd": "x"}}
-    record |= {"test": {"loss": float("inf")}, "train_loss": float("nan"), "clients": [entry]}
-    (folder.path / "metrics.jsonl").write_text(json.dumps(record) + "\n" + json_line(record)[:40])
+    terms = {"near": 0.25, "odd": "x"}
+    entry = replace(record.clients[0], origin={"kept": True, "why": "far"}, loss_terms=terms)
+    test = replace(record.test, loss=float("inf"))
+    changed = replace(record, test=test, in_distribution=None, train_loss=float("nan"), clients=[entry])
+    raw = {**changed.to_json(), "train_loss": float("nan")}
+    (folder.path / "metrics.jsonl").write_text(json.dumps(raw) + "\n" + json_line(record)[:40])
     rounds, clients = (pyarrow.parquet.read_table(path) for path in export([folder], tmp_path / "out", "parquet"))
     (row,) = rounds.to_pylist()
-    assert row["test_loss"] is row["test_accuracy"] is row["train_loss"] is None
+    assert row["test_loss"] is row["id_accuracy"] is row["train_loss"] is None
     assert clients.column_names[-2:] == ["loss_terms_near", "origin_kept"]
     assert [clients[name].to_pylist() for name in clients.column_names[-2:]] == [[0.25], [1.0]]
     text = export([folder], tmp_path / "out", "csv")[0].read_text()
@@ -188,7 +191,7 @@ def test_tensorboard(runs, tmp_path):
     ]
     for folder, path in zip(runs, paths, strict=True):
         events = reader.EventAccumulator(str(path.parent)).Reload()
-        expected = [(r["round"], name, value) for r in folder.records() for name, value in scalars(r).items()]
+        expected = [(r.round, name, value) for r in folder.records() for name, value in scalars(r).items()]
         assert set(events.Tags()["scalars"]) == {name for _, name, _ in expected}
         for name in events.Tags()["scalars"]:
             points = [(event.step, event.value) for event in events.Scalars(name)]
@@ -198,6 +201,7 @@ def test_tensorboard(runs, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")  # MLflow's use of SQLAlchemy 2.1
+@pytest.mark.slow
 def test_mlflow(played, tmp_path, offline, caplog, capfd):
     for module in ("mlflow", "sqlalchemy", "alembic"):
         pytest.importorskip(module, reason="needs the extra mlflow")
@@ -217,7 +221,7 @@ def test_mlflow(played, tmp_path, offline, caplog, capfd):
         assert found.data.params == {key: str(value) for key, value in settings(folder.experiment()).items()}
         assert found.data.metrics == {k: v for record in folder.records() for k, v in scalars(record).items()}
         history = client.get_metric_history(found.info.run_id, "train_loss")
-        assert [(m.step, m.value) for m in history] == [(r["round"], r["train_loss"]) for r in folder.records()]
+        assert [(m.step, m.value) for m in history] == [(r.round, r.train_loss) for r in folder.records()]
         artifacts = {item.path for item in client.list_artifacts(found.info.run_id)}
         finished = folder.summary() is not None
         assert artifacts == {"experiment.toml"} | ({"summary.json"} if finished else set())
@@ -252,6 +256,7 @@ def wandb_records(path):
             whole = b""
 
 
+@pytest.mark.slow
 def test_wandb(runs, tmp_path, offline, capfd, monkeypatch):
     pytest.importorskip("wandb", reason="needs the extra wandb")
     home = tmp_path / "home"
@@ -282,7 +287,7 @@ def test_wandb(runs, tmp_path, offline, capfd, monkeypatch):
             if record.HasField("history")
         ]
         assert [(row["_step"], {k: v for k, v in row.items() if k[0] != "_"}) for row in logged] == [
-            (record["round"], scalars(record)) for record in folder.records()
+            (record.round, scalars(record)) for record in folder.records()
         ]
         summary = {
             item.key or item.nested_key[0]: json.loads(item.value_json)

@@ -8,12 +8,15 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
-from entrofed.client.runtime import Site
+from entrofed.client.runtime import ClientRuntime
+from entrofed.core.types import ClientData
 from entrofed.experiment.build import Setup, prepare
 from entrofed.experiment.config import Experiment, parse
 from entrofed.flower import EntroStrategy, LocalData, Task, client_app
@@ -112,16 +115,20 @@ def mute(request: Message, reply: Message) -> list[Message]:
 
 def shards_task(setup: Setup) -> Task:
     """Each node holds the shard of its ``partition-id``, as the simulator has it."""
-    site = Site(setup.federation, setup.build, compiled=False)
+    runtime, rows = setup.workload.runtime(), np.arange(len(setup.federation.data.test_y))
 
     def load(context: Context) -> LocalData:
-        rows = setup.federation.shards[int(context.node_config["partition-id"])]
-        x, y = site.samples("train", rows)
-        test_x, test_y = site.samples("test", slice(None))
-        ready = [site.for_model(site.standardize(part)).contiguous().numpy() for part in (x, test_x)]
-        return LocalData(ready[0], y.numpy(), ready[1], test_y.numpy(), len(setup.federation.data.classes))
+        train = runtime.client_data(int(context.node_config["partition-id"]))
+        test = runtime.samples("test", rows)
+        return LocalData(ready(train, runtime), train.y.numpy(), ready(test, runtime), test.y.numpy(), train.classes)
 
     return Task(setup.build, load)
+
+
+def ready(data: ClientData, runtime: ClientRuntime) -> NDArray[np.float32]:
+    """Samples as the model takes them."""
+    inputs = runtime.model.inputs
+    return inputs.for_model(inputs.standardize(data.x)).contiguous().numpy()
 
 
 @dataclass
@@ -144,14 +151,13 @@ class Federation:
 
     def predict(self, models: list[ArrayRecord]) -> object:
         """What models say about the validation set."""
-        site = Site(self.setup.federation, self.setup.build, compiled=False)
-        rows = slice(0, self.setup.federation.data.validation_size)
-        network, outputs = site.bench.model.eval(), []
-        with torch.inference_mode():
-            x = site.for_model(site.standardize(site.samples("valid", rows)[0]))
-            for model in models:
-                network.load_state_dict(model.to_torch_state_dict())
-                outputs.append(network(x).double().softmax(dim=1).numpy())
+        runtime = self.setup.workload.runtime()
+        data = runtime.samples("valid", np.arange(self.setup.federation.data.validation_size))
+        outputs = []
+        for model in models:
+            runtime.model.module.load_state_dict(model.to_torch_state_dict())
+            logits = torch.cat([found for found, _ in runtime.model.predictions(data)])
+            outputs.append(logits.double().softmax(dim=1).numpy())
         return outputs
 
 

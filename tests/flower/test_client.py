@@ -14,17 +14,20 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from tests.flower.fake import FakeGrid, Federation, iris
 
-from entrofed.core.tasks import Orders, Rules
-from entrofed.core.types import State, Training
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import Training
 from entrofed.errors import ConfigError, DataError
+from entrofed.facts import LabelMixture
 from entrofed.flower import LocalData, Task, answering, client_app
 from entrofed.flower.answers import client_name, default_store
 from entrofed.flower.arrays import Format
 from entrofed.flower.client import released_counts
-from entrofed.flower.wire import write_order
+from entrofed.flower.wire import write_task
 from entrofed.methods import METHODS
 
 LABELS = [0, 0, 1, 2, 2, 2]
+COUNTS = {"what": "fact", "fact": {"name": "label_counts"}}
+MIXTURE = {"what": "fact", "fact": {"name": "label_mixture"}}
 
 
 def put(app, question, **config):
@@ -138,23 +141,25 @@ def test_names(config, name):
 def test_an_app_of_anybody_answers(make, tmp_path):
     app = answering(make(), labels=lambda context: LABELS, classes=4)
     assert put(app, {"what": "hello"}, name="ward") == {"name": "ward"}
-    assert put(app, {"what": "counts"}) == {"counts": [2, 1, 3, 0], "spent": None}
-    summary = put(app, {"what": "summary", "weigher": {"name": "pooled_kl"}})["summary"]
-    assert summary[0] == 6
-    histogram = {"name": "pooled_kl", "mode": "histogram"}
-    assert put(app, {"what": "summary", "weigher": histogram})["summary"] == [2, 1, 3, 0]
-    with pytest.raises(ConfigError, match="does not answer 'loss'"):
-        put(app, {"what": "loss"})
+    assert put(app, COUNTS) == {"value": [2, 1, 3, 0], "spent": None}
+    mixture = put(app, MIXTURE)["value"]
+    assert mixture == LabelMixture().of_counts(np.array([2.0, 1.0, 3.0, 0.0])).tolist()
+    assert mixture[0] == 6
+    with pytest.raises(ConfigError, match=r"does not tell 'loss'; build it with entrofed\.flower\.client_app"):
+        put(app, {"what": "fact", "fact": {"name": "loss"}})
+    with pytest.raises(ConfigError, match="does not answer 'counts'"):
+        put(app, {"what": "counts"})
 
 
 def test_noise_is_the_same_whatever_is_asked_and_after_a_restart(tmp_path):
     def fresh():
         return answering(decorated(), labels=lambda context: LABELS, classes=4, epsilon=0.5, store=tmp_path)
 
-    noised = put(fresh(), {"what": "counts"})
-    histogram = {"name": "pooled_kl", "mode": "histogram"}
-    assert put(fresh(), {"what": "summary", "weigher": histogram})["summary"] == noised["counts"]
-    assert put(fresh(), {"what": "counts"}) == noised
+    noised = put(fresh(), COUNTS)
+    assert noised["spent"]["epsilon"] == 0.5
+    mixture = {"value": LabelMixture().of_counts(np.array(noised["value"])).tolist(), "spent": noised["spent"]}
+    assert put(fresh(), MIXTURE) == mixture
+    assert put(fresh(), COUNTS) == noised
 
 
 def test_what_is_theirs_stays_theirs():
@@ -177,7 +182,7 @@ def test_functions_may_be_added_before_and_after():
 
     node = FakeGrid().join(app, 5)
     assert "by" in node.app(Message(RecordDict(), dst_node_id=5, message_type="train"), node.context).content
-    assert put(app, {"what": "counts"})["counts"] == [2, 1, 3, 0]
+    assert put(app, COUNTS)["value"] == [2, 1, 3, 0]
 
 
 @pytest.mark.parametrize("epsilon", [0, -1.0, float("inf"), float("nan")])
@@ -200,9 +205,9 @@ def test_who_it_is_can_be_said_without_loading_data():
 def test_our_app_noises_its_counts(tmp_path):
     federation = Federation.of(iris(), epsilon=1.0, store=tmp_path)
     app = federation.grid.named(0).app
-    noised = put(app, {"what": "counts"}, **{"partition-id": 0})
-    assert noised == put(app, {"what": "counts"}, **{"partition-id": 0})
-    assert noised["counts"] != federation.setup.federation.label_counts[0].tolist()
+    noised = put(app, COUNTS, **{"partition-id": 0})
+    assert noised == put(app, COUNTS, **{"partition-id": 0})
+    assert noised["value"] != federation.setup.federation.label_counts[0].tolist()
 
 
 def train(app, content):
@@ -217,13 +222,9 @@ def test_it_trains_for_our_strategy_only():
         train(federation.grid.named(0).app, content)
 
 
-def order_for(method, setup):
+def task_for(method, params):
     training = Training(1, 16, "sgd", 0.1, 0.0, 0.0, False, ())
-    state = State(0, setup.params, {}, {}, {})
-    sizes = setup.federation.sizes
-    return Orders(state, METHODS[method](), Rules(seed=0, rounds=1, cohort=1, training=training), sizes).make(
-        0, setup.params, {}
-    )
+    return TrainTask(client=0, round=0, seed=0, params=params, objective=METHODS[method]().objective, training=training)
 
 
 def test_a_model_that_the_objective_cannot_train():
@@ -233,11 +234,9 @@ def test_a_model_that_the_objective_cannot_train():
     )
     app = client_app(Task(lambda: module, lambda context: data))
     form = Format.of(ArrayRecord(module.state_dict()))
-    setup = Federation.of(iris()).setup
-    order = order_for("moon", setup)
-    order.__dict__["params"] = form.read(ArrayRecord(module.state_dict()))
+    task = task_for("moon", form.read(ArrayRecord(module.state_dict())))
     with pytest.raises(ConfigError, match="represent"):
-        train(app, write_order(order, form, ConfigRecord()))
+        train(app, write_task(task, form, ConfigRecord()))
     node = FakeGrid().join(app, 5)
     content = RecordDict({"arrays": ArrayRecord(module.state_dict()), "config": ConfigRecord()})
     with pytest.raises(DataError, match="no test data"):
@@ -248,7 +247,6 @@ def test_a_model_of_another_shape_is_refused():
     federation, other = Federation.of(iris()), torch.nn.Linear(2, 2)
     arrays = ArrayRecord(other.state_dict())
     form = Format.of(arrays)
-    order = order_for("fedavg", federation.setup)
-    order.__dict__["params"] = form.read(arrays)
+    task = task_for("fedavg", form.read(arrays))
     with pytest.raises(DataError, match="other arrays than the model's"):
-        train(federation.grid.named(0).app, write_order(order, form, ConfigRecord()))
+        train(federation.grid.named(0).app, write_task(task, form, ConfigRecord()))

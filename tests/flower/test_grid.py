@@ -6,6 +6,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 import json
 import time
+from dataclasses import replace
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, RecordDict
@@ -13,10 +14,11 @@ from flwr.clientapp import ClientApp
 from tests.flower.fake import FakeGrid, Federation, digits, iris, mute
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.client.evaluate import EvaluateOrder, LossOrder
+from entrofed.core.tasks import EvaluateTask, FactTask
 from entrofed.core.types import Failure
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.facts import Loss
 from entrofed.flower.answers import answered
 from entrofed.flower.grid import AGAIN, GridBackend, Roster, Silence, ask, content_of, exchange, message
 
@@ -234,28 +236,29 @@ def test_an_experiment_on_a_grid(tmp_path):
     run(experiment, RunFolder(tmp_path / "there"), backend=GridBackend(federation.grid, roster, 0.05))
     run(experiment, RunFolder(tmp_path / "here"), backend=InlineBackend())
     here, there = RunFolder(tmp_path / "here").records(), RunFolder(tmp_path / "there").records()
-    assert [{**record, "seconds": 0} for record in here] == [{**record, "seconds": 0} for record in there]
+    assert [replace(record, seconds={}) for record in here] == [replace(record, seconds={}) for record in there]
 
 
 def test_what_a_client_does_and_what_is_done_here():
     federation = Federation.of(iris())
     setup, roster = federation.setup, Roster()
     backend = GridBackend(federation.grid, roster, 0.05)
-    with pytest.raises(RuntimeError, match="host"):
-        backend.run([LossOrder(setup.params, 0, 1)])
-    backend.host(setup.federation, setup.build, setup.layout)
+    with pytest.raises(RuntimeError, match="open"):
+        backend.run([FactTask(Loss(), 0, setup.params)])
+    backend.open(setup.workload)
     del federation.grid.nodes[1000]  # client 0
     roster.names = ["0"]
     loss, gone, here = backend.run(
         [
-            LossOrder(setup.params, 1, 1),
-            LossOrder(setup.params, 0, 1),
-            EvaluateOrder(setup.params, "test", np.arange(5)),
+            FactTask(Loss(), 1, setup.params),
+            FactTask(Loss(), 0, setup.params),
+            EvaluateTask(setup.params, "test", np.arange(5)),
         ]
     )
     inline = InlineBackend()
-    inline.host(setup.federation, setup.build, setup.layout)
-    assert inline.run([LossOrder(setup.params, 1, 1)]) == [loss]
+    inline.open(setup.workload)
+    assert inline.run([FactTask(Loss(), 1, setup.params)]) == [loss]
+    assert loss.shape == ()
     assert gone == Failure("not connected")
     assert here.confusion.sum() == 5
     backend.close()

@@ -13,6 +13,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from tests.flower.fake import Federation, bits, iris, mute, start
 
+from entrofed.facts import LabelCounts
+
 
 def change(**parts):
     """A reply with other contents: ``arrays`` and ``metrics`` are functions of what was there."""
@@ -287,12 +289,15 @@ COUNTS = {
     "nested": [[1, 2, 3]],
     "ragged": [[1], 2, 3],
     "text": ["many", "few", "none"],
+    "numbers as text": ["6", "7", "5"],
+    "true and false": [True, False, True],
+    "a sum beyond floats": [1e308, 1e308, 1e308],
     "no list": 7,
     "a table": {"0": 1},
     "beyond floats": [10**400, 1, 1],
 }
-SUMMARIES = {
-    **{name: row for name, row in COUNTS.items() if name not in ("huge",)},
+MIXTURES = {
+    **{name: row for name, row in COUNTS.items() if name != "huge"},
     "too short": [10.0, 1.0],
     "negative size": [-5.0, 1.0, 1.0, 1.0],
     "weights above one": [5.0, 3.0, 1.0, 1.0],
@@ -332,11 +337,22 @@ def untold(method):
 
 @pytest.mark.parametrize(
     ("method", "lie"),
-    [("fedentopt", lie) for lie in COUNTS] + [("fedep", lie) for lie in SUMMARIES],
+    [("fedentopt", lie) for lie in COUNTS] + [("fedep", lie) for lie in MIXTURES],
 )
 def test_a_lie_about_labels_is_as_if_nothing_was_said(method, lie):
-    lies = json.dumps({"counts": COUNTS.get(lie), "summary": SUMMARIES.get(lie)})
+    lies = json.dumps({"value": (COUNTS if method == "fedentopt" else MIXTURES)[lie]})
     assert told(says(lies), method) == untold(method)
+
+
+def test_a_fact_that_cannot_say_what_is_wrong_with_it(monkeypatch):
+    """A check that fails on what one client tells hinders nobody else."""
+    check = LabelCounts.problem
+
+    def problem(self, value, classes):
+        return check(self, value, classes) if value[0] else 1 / 0
+
+    monkeypatch.setattr(LabelCounts, "problem", problem)
+    assert told(says('{"value": [0, 5, 5]}'), "fedentopt") == untold("fedentopt")
 
 
 @pytest.mark.parametrize("answer", ["no json", "[" * 100_000, "7", "{}", RecordDict()])
@@ -352,10 +368,10 @@ def test_a_loss_that_is_no_number_is_as_if_nothing_was_said(loss):
         strategy, result = start(federation, "power_of_choice", cohort=2)
         return [record["cohort"] for record in strategy.records], bits(result.arrays)
 
-    assert cohorts(says(f'{{"loss": {loss}}}')) == cohorts(quiet)
+    assert cohorts(says(f'{{"value": {loss}}}')) == cohorts(quiet)
 
 
-@pytest.mark.parametrize("tamper", [quiet, says('{"counts": [-1, 5, 5]}'), says("no json")])
+@pytest.mark.parametrize("tamper", [quiet, says('{"value": [-1, 5, 5]}'), says("no json")])
 def test_a_liar_that_is_alone_at_first_does_not_end_the_run(tamper):
     federation = Federation.of(iris())
     grid, everybody = federation.grid, dict(federation.grid.nodes)

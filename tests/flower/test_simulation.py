@@ -1,6 +1,10 @@
-"""On Flower's simulation runtime, with its own messages, nodes and processes."""
+"""On Flower's simulation runtime, with its own messages, nodes and processes.
+
+Ray and its workers take most of the time, so one simulation plays both: an experiment file, and then a strategy.
+"""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -8,81 +12,108 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("ray", reason="needs the extra ray")
 
 import numpy as np
-from flwr.app import Context
-from flwr.serverapp import Grid, ServerApp
+from flwr.clientapp import ClientApp
 from tests.flower.fake import TRAINING, digits, shards_task
 
 from entrofed.backends.inline import InlineBackend
+from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
+from entrofed.experiment.client_state import ClientStateStore
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.flower import EntroStrategy, client_app
+from entrofed.flower import experiment as on_flower
 from entrofed.flower.arrays import Format
-from entrofed.flower.experiment import simulate
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore"),  # Ray's own
     pytest.mark.xdist_group("ray"),  # one cluster at a time
 ]
+EXPERIMENT = digits("fedentopt").model_copy(update={"rounds": 2})
 
 
-@pytest.fixture
-def quiet_flower(monkeypatch, tmp_path):
-    for name, value in {
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_HOME": str(tmp_path / "flwr"),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("PYTHONPATH", os.getcwd())  # the clients' processes find the tests
+class Marked:
+    """A grid whose messages say that they are the strategy's."""
+
+    def __init__(self, grid):
+        self._grid = grid
+
+    def __getattr__(self, name):
+        return getattr(self._grid, name)
+
+    def push_messages(self, messages):
+        messages = list(messages)
+        for message in messages:
+            message.content["config"]["by"] = "strategy"
+        return self._grid.push_messages(messages)
 
 
-@pytest.fixture
-def experiment(tmp_path):
-    found = digits("fedentopt").model_copy(update={"rounds": 2})
-    run(found, RunFolder(tmp_path / "here"), backend=InlineBackend())
-    return found
+class Either(ClientApp):
+    """The experiment's app, and for the messages of the strategy the one that a user writes."""
+
+    def __init__(self, experiments, users):
+        super().__init__()
+        self._experiments, self._users = experiments, users
+
+    def __call__(self, message, context):
+        app = self._users if "by" in message.content["config"] else self._experiments
+        return app(message, context)
 
 
-def test_an_experiment_file(experiment, tmp_path, quiet_flower):
-    summary = simulate(experiment, RunFolder(tmp_path / "there"))
-    here, there = RunFolder(tmp_path / "here").records(), RunFolder(tmp_path / "there").records()
-    assert [{**record, "seconds": 0} for record in here] == [{**record, "seconds": 0} for record in there]
-    assert summary["rounds"] == 2
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The experiment as it is played in this process."""
+    folder = RunFolder(tmp_path_factory.mktemp("here"))
+    run(EXPERIMENT, folder, backend=InlineBackend())
+    return folder
 
 
-def test_a_server_app_with_our_strategy(experiment, tmp_path, quiet_flower):
-    from flwr.simulation import run_simulation
+@pytest.fixture(scope="module")
+def there(tmp_path_factory):
+    """What came of one simulation: the summary and folder of the experiment, the strategy and its result."""
+    setup, folder = prepare(EXPERIMENT), tmp_path_factory.mktemp("there")
+    strategy = EntroStrategy("fedentopt", seed=5, nodes=6, classes=10, cohort=3, **TRAINING)
+    play_on, experiment_client, results = on_flower.play_on, on_flower.experiment_client, []
 
-    from entrofed.experiment.build import prepare
-
-    setup = prepare(experiment)
-    server, found = ServerApp(), []
-
-    @server.main()
-    def main(grid: Grid, context: Context) -> None:
-        strategy = EntroStrategy("fedentopt", seed=5, nodes=6, classes=10, cohort=3, **TRAINING)
+    def play_both(grid, *args, **options):
+        summary = play_on(grid, *args, **options)
         arrays = Format.by_layout(setup.layout).write(setup.params)
-        found.append((strategy, strategy.start(grid, arrays, num_rounds=2, timeout=120)))
+        results.append(strategy.start(Marked(grid), arrays, num_rounds=2, timeout=120))
+        return summary
 
-    run_simulation(
-        server,
-        client_app(shards_task(setup)),
-        num_supernodes=6,
-        backend_config={
-            "init_args": {"num_cpus": 2, "include_dashboard": False, "logging_level": "ERROR"},
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-        },
-    )
-    ((strategy, result),) = found
-    here = RunFolder(tmp_path / "here").records()
-    assert [record["cohort"] for record in strategy.records] == [record["cohort"] for record in here]
-    assert [record["clients"] for record in strategy.records] == [record["clients"] for record in here]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_HOME": str(folder / "flwr"),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+            "PYTHONPATH": os.getcwd(),  # the clients' processes find the tests
+        }.items():
+            patch.setenv(name, value)
+        patch.setattr(on_flower, "play_on", play_both)
+        users = client_app(shards_task(setup))
+        patch.setattr(on_flower, "experiment_client", lambda source: Either(experiment_client(source), users))
+        summary = on_flower.simulate(EXPERIMENT, RunFolder(folder / "run"))
+    (result,) = results
+    return summary, RunFolder(folder / "run"), strategy, result
+
+
+def test_an_experiment_file(here, there):
+    summary, folder, _, _ = there
+    ours, theirs = ([replace(record, seconds={}) for record in run.records()] for run in (here, folder))
+    assert theirs == ours
+    assert summary["rounds"] == len(ours) == 2
+
+
+def test_a_server_app_with_our_strategy(here, there):
+    _, _, strategy, result = there
+    records = [record.to_json() for record in here.records()]
+    assert [record["cohort"] for record in strategy.records] == [record["cohort"] for record in records]
+    assert [record["clients"] for record in strategy.records] == [record["clients"] for record in records]
     assert set(result.evaluate_metrics_clientapp) == {1, 2}
-    pool = Pool(tmp_path / "here" / "memory", 0)
-    state, _ = Checkpoints(tmp_path / "here" / "checkpoints", setup.layout, pool).last()
-    for name, tensor in setup.layout.split(state.params).items():
+    layout, store = prepare(EXPERIMENT).layout, ClientStateStore(here.path / "memory", 0)
+    state, _ = Checkpoints(here.checkpoints, layout, store).last()
+    for name, tensor in layout.split(state.params).items():
         np.testing.assert_array_equal(tensor, result.arrays[name].numpy())

@@ -11,15 +11,17 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy.strategy_utils import aggregate_arrayrecords
+from tests.core.test_rules import Bright, Brightness
 from tests.flower.fake import TRAINING, FakeGrid, Federation, bits, digits, iris, mute, start
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.errors import CheckpointError, ConfigError, QuorumError
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
+from entrofed.experiment.client_state import ClientStateStore
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.flower import EntroStrategy, answering
+from entrofed.registry import OURS, known
 
 # ----- the same as in the simulator
 
@@ -51,7 +53,7 @@ def test_as_in_the_simulator(method, tmp_path):
     options = {"cohort": 6} if method == "fedep" else {}
     experiment = digits(method, **options)
     run(experiment, RunFolder(tmp_path), backend=InlineBackend())
-    here = RunFolder(tmp_path).records()
+    here = [record.to_json() for record in RunFolder(tmp_path).records()]
     federation = Federation.of(experiment)
     strategy, result = start(
         federation, method, rounds=3, seed=5, cohort=experiment.method.cohort, predict=federation.predict
@@ -61,7 +63,8 @@ def test_as_in_the_simulator(method, tmp_path):
         for key in ("round", "lr", "available", "cohort", "reasons", "clients", "refused", "skipped", "bytes_up"):
             assert one[key] == two[key], key
         assert two["names"] == [str(client) for client in one["cohort"]]
-    state, _ = Checkpoints(tmp_path / "checkpoints", federation.setup.layout, Pool(tmp_path / "memory", 0)).last()
+    store = ClientStateStore(tmp_path / "memory", 0)
+    state, _ = Checkpoints(tmp_path / "checkpoints", federation.setup.layout, store).last()
     for name, tensor in federation.setup.layout.split(state.params).items():
         np.testing.assert_array_equal(tensor, result.arrays[name].numpy())
 
@@ -88,7 +91,8 @@ def test_below_the_quorum_the_model_stays_until_patience_ends():
     federation = Federation.of(iris())
     for node in federation.grid.nodes.values():
         node.tamper["train"] = mute
-    with pytest.raises(QuorumError, match="2 rounds in a row"):
+    words = r"2 rounds in a row had fewer than 1 usable updates \(method.quorum\); the reasons are in the log"
+    with pytest.raises(QuorumError, match=words):
         start(federation, rounds=9, max_skipped=2)
     strategy, result = start(federation, rounds=2, max_skipped=3)
     assert bits(result.arrays) == bits(federation.arrays)
@@ -104,7 +108,7 @@ def test_nobody_there_at_all():
 
 
 @pytest.mark.parametrize("method", ["fedavg", "scaffold", "convex_hull", "fedentopt"])
-def test_nobody_there_at_first(method):
+def test_nobody_there_at_first(method, tmp_path):
     """They come in the second round, which is then played as the first."""
     federation, seen = Federation.of(iris()), []
     late, federation.grid.nodes = federation.grid.nodes, {}
@@ -113,8 +117,10 @@ def test_nobody_there_at_first(method):
         seen.append(number)
         federation.grid.nodes = {} if number == 0 else late
 
-    strategy, _ = start(federation, method, rounds=3, evaluate_fn=evaluate)
+    strategy, _ = start(federation, method, rounds=3, evaluate_fn=evaluate, folder=tmp_path)
     assert [record["skipped"] for record in strategy.records] == [True, False, False]
+    assert [set(record) for record in strategy.records[1:]] == [set(strategy.records[0])] * 2
+    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == strategy.records
     assert seen == [0, 1, 2, 3]
 
 
@@ -241,6 +247,31 @@ def test_killed_within_a_round(tmp_path):
     assert [record["round"] for record in strategy.records] == [0, 1, 2]
 
 
+OLD_CLIENTS = {
+    "counts": ("fedentopt", {}, []),
+    "mixtures": ("fedep", {}, []),
+    "both": ("fedentopt", {"weigher": "pooled_kl"}, ["label_mixture"] * 5),
+}
+
+
+@pytest.mark.parametrize("case", OLD_CLIENTS)
+def test_a_folder_of_version_0_1(case, tmp_path):
+    """What clients told was kept without the name of the fact: the counts, if the method works with them."""
+    method, options, asked_again = OLD_CLIENTS[case]
+    _, unbroken = start(Federation.of(iris()), method, rounds=4, cohort=3, **options)
+    start(Federation.of(iris()), method, rounds=2, cohort=3, folder=tmp_path, **options)
+    kept = json.loads((tmp_path / "clients.json").read_text())
+    old = {"names": kept["names"], "told": next(iter(kept["told"].values()))}
+    assert old["told"].keys() == {"0", "1", "2", "3", "4"}
+    (tmp_path / "clients.json").write_text(json.dumps(old))
+    federation = Federation.of(iris())
+    _, resumed = start(federation, method, rounds=4, cohort=3, folder=tmp_path, **options)
+    assert bits(resumed.arrays) == bits(unbroken.arrays)
+    questions = [json.loads(message.content["config"]["ask"]) for _, message in federation.grid.sent("query")]
+    assert [question["fact"]["name"] for question in questions if question["what"] == "fact"] == asked_again
+    assert json.loads((tmp_path / "clients.json").read_text()) == kept
+
+
 def test_a_finished_run_is_not_played_again(tmp_path):
     federation = Federation.of(iris())
     _, result = start(federation, folder=tmp_path)
@@ -273,8 +304,11 @@ def test_a_damaged_folder(damage, tmp_path):
     start(Federation.of(iris()), folder=tmp_path, rounds=3)
     for path in [tmp_path / damage] if damage.endswith("json") else (tmp_path / damage).glob("*.safetensors"):
         path.write_bytes(b"nothing")
+    records = (tmp_path / "metrics.jsonl").read_text()
     with pytest.raises(CheckpointError, match="take another folder"):
         start(Federation.of(iris()), folder=tmp_path, rounds=4)
+    assert (tmp_path / "metrics.jsonl").read_text() == records
+    assert len(records.splitlines()) == 3
 
 
 # ----- clients of others
@@ -361,7 +395,9 @@ def test_clients_that_tell_nothing_where_labels_are_needed():
 def test_clients_that_are_only_slow_to_tell_are_waited_for():
     federation = Federation.of(iris())
     for node in federation.grid.nodes.values():
-        node.tamper["query"] = lambda request, reply: [] if "counts" in request.content["config"]["ask"] else [reply]
+        node.tamper["query"] = lambda request, reply: (
+            [] if "label_counts" in request.content["config"]["ask"] else [reply]
+        )
     with pytest.raises(QuorumError):
         start(federation, "fedentopt", rounds=9)
 
@@ -425,12 +461,14 @@ def test_evaluated_at_the_server_and_by_the_clients():
 def test_who_evaluates_is_drawn_anew_each_round_by_the_seed():
     def asked(seed):
         federation = Federation.of(iris())
-        start(federation, fraction_evaluate=0.2, rounds=6, seed=seed)
+        start(federation, fraction_evaluate=0.2, rounds=6, seed=seed, cohort=1)
         return [node for node, _ in federation.grid.sent("evaluate")]
 
-    assert asked(0) == asked(0)
-    assert len(set(asked(0))) > 1
-    assert asked(0) != asked(1)
+    first = asked(0)
+    assert len(first) == 6
+    assert asked(0) == first
+    assert len(set(first)) > 1
+    assert asked(1) != first
 
 
 FIGURES = {
@@ -521,3 +559,24 @@ def test_what_it_is_made_of_is_logged(caplog):
     with caplog.at_level("INFO", logger="flwr"):
         EntroStrategy("fedadam", **TRAINING).summary()
     assert '"name": "fedadam"' in caplog.text
+
+
+def test_a_fact_about_data_is_told_once(monkeypatch):
+    """Not about labels: the client measures it on its data, with the first model."""
+    monkeypatch.setitem(OURS["fact"], Brightness.name, Brightness)
+    monkeypatch.setitem(OURS["weigher"], Bright.name, Bright)
+    known.cache_clear()
+    try:
+        federation = Federation.of(digits("fedavg"))
+        strategy, _ = start(federation, weigher="bright")
+    finally:
+        monkeypatch.undo()
+        known.cache_clear()
+    asked = [message for kind, _, message in federation.grid.log if kind == "query.entrofed"]
+    with_model = [message for message in asked if "arrays" in message.content.array_records]
+    assert len(with_model) == 6  # everybody, once
+    for record in strategy.records:
+        weights = {client["client"]: client["weight"] for client in record["clients"]}
+        told = strategy.play.told.values["brightness"]
+        expected = {client: told[str(client)] / sum(told.values()) for client in weights}
+        assert weights == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""Orders and updates as messages, and back: nothing is lost on the way."""
+"""Tasks and updates as messages, and back: nothing is lost on the way."""
 
 import pytest
 
@@ -15,12 +15,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from entrofed.client.train import WorkOrder
 from entrofed.core.params import Layout, Params
+from entrofed.core.tasks import TrainTask
 from entrofed.core.types import Failure, Training, Update
 from entrofed.errors import ConfigError, DataError
 from entrofed.flower.arrays import KEPT, Format, read_array, read_state, size_of, write_state
-from entrofed.flower.wire import read_order, read_update, write_order, write_update
+from entrofed.flower.wire import read_task, read_update, write_task, write_update
 from entrofed.methods import METHODS
 
 MODELS = {
@@ -107,7 +107,7 @@ def test_models(model, data):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_is_known_by_its_arrays(model):
-    """The layout is that of the module, and the keys keep their order."""
+    """The layout is that of the module, and the keys keep their task."""
     module = MODELS[model]()
     record = ArrayRecord(module.state_dict())
     form, layout = Format.of(record), Layout.of(module)
@@ -144,10 +144,10 @@ training = st.builds(
 
 
 @given(st.sampled_from(sorted(METHODS)), st.sampled_from(sorted(MODELS)), training, states, states, st.data())
-def test_orders_of_every_method(method, model, train, memory, broadcast, data):
+def test_tasks_of_every_method(method, model, train, memory, broadcast, data):
     recipe, form = METHODS[method](), Format.by_layout(layout_of(model))
     limits = data.draw(st.none() | hnp.arrays(np.int64, 3, elements=st.integers(0, 2**53)))
-    order = WorkOrder(
+    task = TrainTask(
         client=data.draw(st.integers(0, 10**6)),
         round=data.draw(st.integers(0, 10**6)),
         seed=data.draw(st.integers(0, 2**63)),
@@ -155,51 +155,53 @@ def test_orders_of_every_method(method, model, train, memory, broadcast, data):
         objective=recipe.objective,
         training=train,
         cost=3,
-        memory=memory,
+        client_state=memory,
         purpose=data.draw(st.sampled_from(["train", "survey"])),
-        needs=recipe.needs,
+        facts=recipe.facts_told("with_update"),
         limits=limits,
-        rule=recipe.server,
+        rule=recipe.server.client,
         broadcast=broadcast,
     )
-    content = write_order(order, form, ConfigRecord({"theirs": 1.5}))
+    content = write_task(task, form, ConfigRecord({"theirs": 1.5}))
     assert content["config"]["theirs"] == 1.5
-    assert content["config"]["server-round"] == order.round + 1
-    found = read_order(content, form)
-    assert same_params(found.params, order.params)
-    assert same_states(found.memory, memory)
+    assert content["config"]["server-round"] == task.round + 1
+    found = read_task(content, form)
+    assert same_params(found.params, task.params)
+    assert same_states(found.client_state, memory)
     assert same_states(found.broadcast, broadcast)
     assert (found.limits is None) == (limits is None)
     if limits is not None:
         assert equal(found.limits, limits)
-    left = {"params": None, "memory": None, "broadcast": None, "limits": None, "cost": 0}
-    assert replace(found, **left) == replace(order, **left)
+    left = {"params": None, "client_state": None, "broadcast": None, "limits": None, "cost": 0}
+    assert replace(found, **left) == replace(task, **left)
 
 
-def an_order(form, method="fedavg"):
+def a_task(form, method="fedavg"):
     recipe = METHODS[method]()
     start = Params(np.zeros(form.layout.floats, np.float32), np.zeros(form.layout.counters, np.int64))
     how = Training(2, 16, "sgd", 0.1, 0.0, 0.0, False, ())
-    return WorkOrder(7, 3, 0, start, recipe.objective, how, 1, needs=recipe.needs, rule=recipe.server)
+    return TrainTask(
+        7, 3, 0, start, recipe.objective, how, 1, facts=recipe.facts_told("with_update"), rule=recipe.server.client
+    )
 
 
 @given(st.sampled_from(sorted(MODELS)), states, st.integers(1, 10**6), st.floats(), st.data())
 def test_updates(model, memory, examples, loss, data):
     form = Format.by_layout(layout_of(model))
     steps = data.draw(st.integers(1, 2 * -(-examples // 16)))
-    update = Update(7, data.draw(params(form.layout)), examples, steps, loss, 0.5, 1.5, memory=memory)
-    found = read_update(write_update(update, form), an_order(form), form, ours=True)
+    update = Update(7, data.draw(params(form.layout)), examples, steps, loss, 0.5, 1.5, client_state=memory)
+    found = read_update(write_update(update, form), a_task(form), form, ours=True)
     assert isinstance(found, Update)
     assert same_params(found.params, update.params)
-    assert same_states(found.memory, memory)
-    np.testing.assert_equal(replace(found, params=None, memory={}), replace(update, params=None, memory={}))
+    assert same_states(found.client_state, memory)
+    np.testing.assert_equal(replace(found, params=None, client_state={}), replace(update, params=None, client_state={}))
 
 
 def test_the_terms_of_a_loss_come_along():
     form = Format.by_layout(layout_of("dense"))
-    order = an_order(form, "moon")
-    update = Update(7, order.params, 10, 2, 1.5, 1.5, terms={"cross_entropy": 1.0, "contrastive": 0.5})
-    assert read_update(write_update(update, form), order, form, ours=True).terms == update.terms
+    task = a_task(form, "moon")
+    update = Update(7, task.params, 10, 2, 1.5, 1.5, terms={"cross_entropy": 1.0, "contrastive": 0.5})
+    assert read_update(write_update(update, form), task, form, ours=True).terms == update.terms
 
 
 @settings(max_examples=50)
@@ -219,4 +221,4 @@ def test_nonsense_is_a_failure(numbers, words, held, metrics, arrays_name, confi
     content = RecordDict(records)
     assert size_of(content) >= sum(array.nbytes for array in held.values())
     for ours in (True, False):
-        assert isinstance(read_update(content, an_order(form), form, ours=ours), Failure)
+        assert isinstance(read_update(content, a_task(form), form, ours=ours), Failure)

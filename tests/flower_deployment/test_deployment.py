@@ -1,27 +1,22 @@
-"""Flower deployed: processes that die, a server that goes on, an experiment that is the same as here."""
+"""Flower deployed: processes that die, and a server that goes on."""
 
+import json
 import os
 import shutil
 import signal
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from tests.flower_deployment.deployment import Deployment, lines, until
 
-from entrofed.experiment.build import prepare
-from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
-from entrofed.experiment.config import read
-from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import run
 from entrofed.flower.new import new_app
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("flower"),  # one federation at a time
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc"),
 ]
@@ -56,63 +51,6 @@ def app(tmp_path_factory):
     return folder
 
 
-def test_an_experiment_is_the_same_as_here(federation, tmp_path):
-    (tmp_path / "app").mkdir()
-    (tmp_path / "app" / "pyproject.toml").write_text(
-        """
-        [project]
-        name = "experiment"
-        version = "1.0.0"
-        license = "Apache-2.0"
-        [tool.flwr.app]
-        publisher = "me"
-        [tool.flwr.app.components]
-        serverapp = "entrofed.flower.app:server"
-        clientapp = "entrofed.flower.app:client"
-        [tool.flwr.app.config]
-        experiment = ""
-        out = ""
-        data-dir = ""
-        """
-    )
-    file = tmp_path / "same.toml"
-    file.write_text(
-        f"""
-        name = "same"
-        seed = 3
-        rounds = 2
-        model = "digits_mlp"
-        [data]
-        name = "digits"
-        partition = "dirichlet_balanced"
-        clients = {NODES}
-        alpha = 0.3
-        [method]
-        name = "fedentopt"
-        cohort = 2
-        server = "scaffold"
-        lr = 0.05
-        """
-    )
-    run_id = federation.submit(tmp_path / "app", experiment=str(file), out=str(tmp_path / "deployed"))
-    here, there = RunFolder(tmp_path / "inline"), RunFolder(tmp_path / "deployed" / "same" / "seed-3")
-    experiment = read(file)
-    run(experiment, here)
-    assert federation.finish(run_id) == "finished:completed"
-    ours, theirs = here.records(), there.records()
-    for record in (*ours, *theirs):
-        record.pop("seconds")
-    assert theirs == ours
-    layout = prepare(experiment).layout
-    models = []
-    for folder in (here, there):
-        state, problems = Checkpoints(folder.checkpoints, layout, Pool(folder.path / "memory", 1e6)).last()
-        assert state is not None
-        assert (state.round, problems) == (2, [])
-        models.append(state.params.values)
-    np.testing.assert_array_equal(*models)
-
-
 def test_a_node_dies_and_comes_back(federation, app, tmp_path):
     """By the fourth round Flower no longer takes the node for online: one whole round waits for it to the deadline, and
     the next until its heartbeat is missed, at most a minute after its death."""
@@ -132,6 +70,7 @@ def test_a_node_dies_and_comes_back(federation, app, tmp_path):
     assert {0} in trained  # without it
     assert trained[-1] == {0, 1}
     assert all(set(record["names"]) <= {"0", "1"} for record in records)
+    assert json.loads((folder / "clients.json").read_text())["names"] == ["0", "1"]
 
 
 def test_the_server_dies_and_goes_on(federation, tmp_path):

@@ -17,15 +17,16 @@ from entrofed.info.bounds import (
     alignment_error,
     covers,
     cross_entropies,
-    infodiv_terms,
-    over_rounds,
     participation_factors,
-    weighted_source_entropy,
-    words,
 )
 from entrofed.info.divergence import cross_entropy, kl
 from entrofed.info.entropy import entropy, entropy_of_counts
 from entrofed.info.theorems import ASSUMPTIONS, ERRATA, READINGS, Basis, Theorem
+
+
+def infodiv_terms(counts, participants, cohort, weights):
+    return Sources(counts, participants).terms(cohort, weights)
+
 
 HAND = [[8, 0], [0, 8], [4, 4], [1, 3]]
 LN2 = log(2)
@@ -263,7 +264,8 @@ def test_an_empty_client_counts_nowhere():
     assert np.isnan(cross_entropies(counts)[4]).all()
     assert np.isnan(cross_entropies(counts)[:, 4]).all()
     assert np.isfinite(cross_entropies(counts)[:4, :4]).all()
-    assert weighted_source_entropy(counts, [0, 0, 0.5, 0, 0.5]) == pytest.approx(LN2 / 2, rel=1e-12)
+    halves = Sources(HAND, [0, 1, 2]).terms([0, 2], [0.5, 0.5])
+    assert halves.weighted_entropy == pytest.approx(LN2 / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -300,24 +302,6 @@ def test_smoothing_is_a_share(smoothing):
 def test_factors_need_their_order():
     with pytest.raises(DataError, match="found K = 3, M = 2, N = 4"):
         participation_factors(4, 2, 3)
-
-
-def record(number, weights, **more):
-    clients = [{"client": client, "weight": weight} for client, weight in weights.items()]
-    return {"round": number, "cohort": [0, 1, 2], "skipped": False, "clients": clients, **more}
-
-
-def test_rounds_of_a_run():
-    records = [record(0, {2: 0.5, 0: 0.5}), record(1, {1: 0.0}, skipped=True), record(2, {1: 1.0})]
-    found = over_rounds(HAND, [0, 1, 2], records)
-    assert found[1] is None
-    assert asdict(found[0]) == approx(infodiv_terms(HAND, [0, 1, 2], [2, 0], [0.5, 0.5]))
-    assert asdict(found[2]) == approx(infodiv_terms(HAND, [0, 1, 2], [1], [1.0]))
-
-
-def test_a_decentralized_round_has_no_such_terms():
-    with pytest.raises(DataError, match="round 7 is decentralized"):
-        over_rounds(HAND, [0, 1], [record(7, {0: 0.5, 1: 0.5}, peers=[])])
 
 
 def test_inputs_stay_as_they_were():
@@ -395,11 +379,8 @@ def test_alignment_refuses(step, gradient, lr, error, says):
 def test_every_term_has_words():
     names = [one.name for kind in (InfoDivTerms, Alignment) for one in fields(kind)]
     assert sorted(names) == sorted(READINGS)
-    terms = infodiv_terms(HAND, [0, 1, 2], [0, 2], [0.5, 0.5])
-    found = words(terms)
-    assert [word.value for word in found] == list(asdict(terms).values())
-    assert len({word.name for word in found}) == len(found)
-    assert all(word.reading.endswith(".") for word in found)
+    assert len({name for name, _, _ in READINGS.values()}) == len(READINGS)
+    assert all(reading.endswith(".") for _, _, reading in READINGS.values())
 
 
 def test_every_theorem_has_assumptions_and_errata():

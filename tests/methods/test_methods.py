@@ -1,5 +1,7 @@
 """Every method there is: the same bits on every backend, and after any interruption."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Pool
+from entrofed.experiment.client_state import ClientStateStore
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -44,10 +46,10 @@ def experiment(method, rounds, **more):
 
 def outcome(folder, chosen):
     """The last state and the records, but for the seconds."""
-    state, problems = Checkpoints(folder.checkpoints, prepare(chosen).layout, Pool(folder.path / "memory", 0)).last()
+    store = ClientStateStore(folder.path / "memory", 0)
+    state, problems = Checkpoints(folder.checkpoints, prepare(chosen).layout, store).last()
     assert not problems
-    records = [{key: value for key, value in record.items() if key != "seconds"} for record in folder.records()]
-    return state, records
+    return state, [replace(record, seconds={}) for record in folder.records()]
 
 
 @pytest.mark.parametrize("method", sorted(known("method")))
@@ -60,10 +62,10 @@ def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
     (one, records), (two, again) = outcome(whole, long), outcome(halves, long)
     assert records == again
     np.testing.assert_array_equal(one.params.values, two.params.values)
-    assert sorted(one.memory) == sorted(two.memory)
-    for client in one.memory:
-        for name, array in one.memory[client].items():
-            np.testing.assert_array_equal(array, two.memory[client][name])
+    assert sorted(one.client_states) == sorted(two.client_states)
+    for client in one.client_states:
+        for name, array in one.client_states[client].items():
+            np.testing.assert_array_equal(array, two.client_states[client][name])
 
 
 @pytest.mark.parametrize("method", ["fedavg", "moon"])

@@ -8,8 +8,9 @@ import pytest
 import torch
 from tests.quadratics import Point, Quadratic, points
 
-from entrofed.client.runtime import Site
-from entrofed.client.train import WorkOrder, train
+from entrofed.client.runtime import ClientRuntime
+from entrofed.client.train import train
+from entrofed.core.tasks import TrainTask
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError
@@ -28,11 +29,16 @@ IDENTITY = torch.nn.Identity()
 TRAINING = replace(MethodSection().training(), batch_size=1, lr=0.1)
 
 
+def trained(runtime, start, part, training=TRAINING, number=0, seed=0, **task):
+    """The update of the only client."""
+    return train(TrainTask(0, number, seed, start, part, training, **task), runtime.client_data(0), runtime.model)
+
+
 @pytest.mark.parametrize(("steps", "expected"), [(1, 1.3), (2, 1.555), (3, 1.77175)])
 def test_prox_1(steps, expected):
-    site = Site(points((1, 4)), Point, compiled=False)
-    order = WorkOrder(0, 0, 0, site.bench.dump(), Proximal(0.5, Quadratic()), replace(TRAINING, epochs=steps), 1)
-    assert train(site, order).params.values[0] == pytest.approx(expected, rel=1e-6)
+    runtime = ClientRuntime(points((1, 4)), Point, compiled=False)
+    found = trained(runtime, runtime.model.dump(), Proximal(0.5, Quadratic()), replace(TRAINING, epochs=steps))
+    assert found.params.values[0] == pytest.approx(expected, rel=1e-6)
 
 
 def unit(cosine):
@@ -71,7 +77,7 @@ def test_lc_1_and_2():
     assert loss(part, [2, 1], 0, margin=halved) == pytest.approx(0.368706449484314, rel=1e-9)
 
 
-def labelled_site(counts, model="digits_mlp"):
+def labelled_runtime(counts, model="digits_mlp"):
     """One client with that many samples of each class."""
     labels = np.repeat(np.arange(len(counts)), counts)
     x = np.random.default_rng(0).integers(0, 256, (len(labels), 1, 8, 8), dtype=np.uint8)
@@ -79,13 +85,23 @@ def labelled_site(counts, model="digits_mlp"):
     classes = tuple(map(str, range(len(counts))))
     data = Dataset("made", "image", x, labels, x, labels, classes)
     federation = Federation(data, half, half, (rows,), (rows[:0],), np.arange(1), np.array([counts]))
-    return Site(federation, partial(build, model, (1, 8, 8), len(counts)), compiled=False)
+    return ClientRuntime(federation, partial(build, model, (1, 8, 8), len(counts)), compiled=False)
 
 
 def begun(part, counts, limits=None):
-    site = labelled_site(counts)
-    order = WorkOrder(0, 0, 0, site.bench.dump(), part, TRAINING, 1, limits=limits)
-    return {name: tensor.tolist() for name, tensor in part.begin(site, order)(torch.zeros(1)).items()}
+    """What the objective makes of the data that the client trains on."""
+    seen = []
+
+    class Watched(CrossEntropy):
+        def begin(self, task, data, model):
+            given = part.begin(task, data, model)
+            seen.append({name: tensor.tolist() for name, tensor in given(torch.zeros(1)).items()})
+            return given
+
+    runtime = labelled_runtime(counts)
+    trained(runtime, runtime.model.dump(), Watched(), limits=limits)
+    (found,) = seen
+    return found
 
 
 def test_scales_and_margins_come_from_the_clients_labels():
@@ -107,38 +123,34 @@ REDUCTIONS = {
 
 @pytest.mark.parametrize("part", REDUCTIONS.values(), ids=REDUCTIONS)
 def test_reductions_to_cross_entropy_bit_for_bit(part):
-    site = labelled_site([9, 4, 0, 3])
-    start = site.bench.dump()
-    memory = {"previous": start.values * np.float32(0.8), "previous_counters": start.counters}
+    runtime = labelled_runtime([9, 4, 0, 3])
+    start = runtime.model.dump()
+    before = {"previous": start.values * np.float32(0.8), "previous_counters": start.counters}
     training = replace(TRAINING, batch_size=5, epochs=3, momentum=0.9, weight_decay=1e-3)
-    plain = train(site, WorkOrder(0, 3, 7, start, CrossEntropy(), training, 1))
-    found = train(site, WorkOrder(0, 3, 7, start, part, training, 1, memory=memory))
+    plain = trained(runtime, start, CrossEntropy(), training, number=3, seed=7)
+    found = trained(runtime, start, part, training, number=3, seed=7, client_state=before)
     np.testing.assert_array_equal(found.params.values, plain.params.values)
     assert found.train_loss == plain.train_loss
 
 
 def test_equal_counts_calibrate_nothing():
     """FedLC with equal counts lowers all logits alike; the softmax does not notice, but for rounding."""
-    site = labelled_site([4, 4, 4])
-    start = site.bench.dump()
-    plain, found = (
-        train(site, WorkOrder(0, 0, 0, start, part, TRAINING, 1)) for part in (CrossEntropy(), Calibrated())
-    )
+    runtime = labelled_runtime([4, 4, 4])
+    start = runtime.model.dump()
+    plain, found = (trained(runtime, start, part) for part in (CrossEntropy(), Calibrated()))
     np.testing.assert_allclose(found.params.values, plain.params.values, rtol=1e-4, atol=1e-6)
 
 
 def test_moon_leaves_its_term_out_without_a_previous_model():
-    site = labelled_site([9, 4, 3])
-    start = site.bench.dump()
-    plain, first = (
-        train(site, WorkOrder(0, 0, 0, start, part, TRAINING, 1)) for part in (CrossEntropy(), Contrastive())
-    )
+    runtime = labelled_runtime([9, 4, 3])
+    start = runtime.model.dump()
+    plain, first = (trained(runtime, start, part) for part in (CrossEntropy(), Contrastive()))
     np.testing.assert_array_equal(first.params.values, plain.params.values)
     assert first.terms == {"cross_entropy": first.train_loss, "contrastive": 0.0}
-    np.testing.assert_array_equal(first.memory["previous"], first.params.values)
-    second = train(site, WorkOrder(0, 1, 0, start, Contrastive(), TRAINING, 1, memory=first.memory))
+    np.testing.assert_array_equal(first.client_state["previous"], first.params.values)
+    second = trained(runtime, start, Contrastive(), number=1, client_state=first.client_state)
     assert second.terms["contrastive"] > 0
-    other = train(site, WorkOrder(0, 1, 0, start, CrossEntropy(), TRAINING, 1))
+    other = trained(runtime, start, CrossEntropy(), number=1)
     assert (second.params.values != other.params.values).any()
 
 
@@ -146,26 +158,26 @@ def test_the_gradient_of_the_pull_is_that_of_the_squared_norm():
     """The fast path against a loss that is written out."""
 
     class WrittenOut(CrossEntropy):
-        def begin(self, site, order):
-            start = {n: torch.from_numpy(a.copy()) for n, a in site.bench.layout.split(order.params).items()}
+        def begin(self, task, data, model):
+            start = {n: torch.from_numpy(a.copy()) for n, a in model.layout.split(task.params).items()}
             return lambda x: start
 
         def loss(self, model, x, y, given):
             square = sum(((p - given[name]) ** 2).sum() for name, p in model.named_parameters())
             return torch.nn.functional.cross_entropy(model(x), y) + 0.3 / 2 * square
 
-    site = labelled_site([9, 4, 3])
-    start = site.bench.dump()
+    runtime = labelled_runtime([9, 4, 3])
+    start = runtime.model.dump()
     training = replace(TRAINING, batch_size=4, epochs=2, momentum=0.5)
-    fast, plain = (train(site, WorkOrder(0, 0, 0, start, p, training, 1)) for p in (Proximal(0.3), WrittenOut()))
+    fast, plain = (trained(runtime, start, part, training) for part in (Proximal(0.3), WrittenOut()))
     np.testing.assert_allclose(fast.params.values, plain.params.values, rtol=1e-4, atol=1e-6)
 
 
 def test_a_proximal_term_goes_around_any_objective():
     section = MethodSection(name="fedrs", objective={"name": "proximal", "mu": 0.1})
-    assert section.recipe().objective == Proximal(0.1, RestrictedSoftmax())
+    assert section.recipe.objective == Proximal(0.1, RestrictedSoftmax())
     nested = MethodSection(objective={"name": "proximal", "objective": {"name": "contrastive", "mu": 2.0}})
-    part = nested.recipe().objective
+    part = nested.recipe.objective
     assert part == Proximal(0.01, Contrastive(2.0))
     assert part.terms == ("cross_entropy", "contrastive")
     assert part.pull == 0.01

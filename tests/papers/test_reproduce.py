@@ -2,9 +2,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
-from entrofed.cli.progress import play_all
 from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
@@ -14,6 +12,7 @@ from entrofed.papers.reproduce import LEAST_SHARE, fit, planned, seconds_of, sel
 from entrofed.papers.results import SERIES, Result, read, read_all, store
 from entrofed.papers.tables import find
 from entrofed.papers.verdict import ranking, verdicts
+from entrofed.suite.play import play
 
 IRIS = "inv_entropy/table8"
 
@@ -23,21 +22,21 @@ def made(column: str, seed: int, accuracy: list[float | None], *, table: str = I
     return Result(table, cell, column, seed, "0.1", "rounds = 3", {**series, "accuracy": accuracy})
 
 
-def test_figures_are_what_the_papers_mean():
+def test_metrics_are_what_the_papers_mean():
     run = made("FedAvg", 0, [i / 20 for i in range(20)])
-    assert run.figure("accuracy") == 0.95
-    assert run.figure("accuracy_last_10") == pytest.approx(0.725)
-    assert run.figure("accuracy_mean") == pytest.approx(0.475)
-    assert run.figure("weighted_f1_mean") == 0.5
-    assert run.figure("accuracy_id") == 0.5
+    assert run.value("accuracy") == 0.95
+    assert run.value("accuracy_last_10") == pytest.approx(0.725)
+    assert run.value("accuracy_mean") == pytest.approx(0.475)
+    assert run.value("weighted_f1_mean") == 0.5
+    assert run.value("accuracy_id") == 0.5
     with pytest.raises(ConfigError, match="not kept"):
-        run.figure("auc")
+        run.value("auc")
 
 
-def test_a_diverged_run_has_no_figure():
+def test_a_diverged_run_has_no_value():
     run = made("FedAvg", 0, [0.5, None])
-    assert run.figure("accuracy") is None
-    assert run.figure("accuracy_mean") is None
+    assert run.value("accuracy") is None
+    assert run.value("accuracy_mean") is None
 
 
 def test_stored_results_come_back(tmp_path):
@@ -149,7 +148,7 @@ def test_what_was_played_longer_stays(tmp_path):
     cell = find(IRIS)[1].cell("iris")
     first = planned(IRIS, cell, "FedAvg", 2, 0, tmp_path)
     assert not first.done
-    play_all([(first.experiment, first.folder)], Console(quiet=True), None, resume=True)
+    play([(first.experiment, first.folder)])
     assert first.done
     assert first.result().rounds == 2
     shorter = planned(IRIS, cell, "FedAvg", 1, 0, tmp_path)
@@ -165,13 +164,8 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
     lost = replace(
         first, experiment=parse({**cell.experiment(cell.columns["FedAvg"]), "data": {"name": "mnist", "clients": 3}})
     )
-    failed = play_all(
-        [(run.experiment, run.folder) for run in (lost, second)],
-        Console(quiet=True),
-        tmp_path / "no-data",
-        resume=True,
-        keep_going=True,
-    )
+    runs = [(run.experiment, run.folder) for run in (lost, second)]
+    failed = play(runs, data_directory=tmp_path / "no-data", resume=True, keep_going=True)
     assert list(failed) == [str(first.folder.path)]
     assert second.done
 

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrofed.core.types import Ledger
+from entrofed.core.types import ClientTable
 from entrofed.errors import CheckpointError, ConfigError, DataError
 from entrofed.experiment.build import prepare, release_once
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.privacy.counts import checked_counts, release
 
 
@@ -93,9 +94,9 @@ def private(**privacy):
 
 def test_a_release_is_kept_and_never_drawn_again(tmp_path):
     experiment, folder = private(), RunFolder(tmp_path)
-    setup, method = prepare(experiment), experiment.method.recipe()
-    first = release_once(experiment, setup.federation, method, folder)
-    second = release_once(experiment, setup.federation, method, folder)
+    setup = prepare(experiment)
+    first = release_once(setup, folder)
+    second = release_once(setup, folder)
     assert np.array_equal(first.counts, second.counts)
     assert (
         first.spent
@@ -109,26 +110,26 @@ def test_a_release_is_kept_and_never_drawn_again(tmp_path):
     )
     assert not np.array_equal(first.counts, setup.federation.label_counts)
     (tmp_path / "released.json").unlink()
-    third = release_once(experiment, setup.federation, method, folder)
+    third = release_once(setup, folder)
     assert not np.array_equal(first.counts, third.counts)
     (tmp_path / "released.json").write_text("{")
     with pytest.raises(CheckpointError, match="spends the budget again"):
-        release_once(experiment, setup.federation, method, folder)
+        release_once(setup, folder)
 
 
 def test_simulated_noise_comes_from_the_seed(tmp_path):
     experiment = private(simulate=True)
-    setup, method = prepare(experiment), experiment.method.recipe()
+    setup = prepare(experiment)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, two = (release_once(experiment, setup.federation, method, RunFolder(tmp_path / name)) for name in "ab")
+    one, two = (release_once(setup, RunFolder(tmp_path / name)) for name in "ab")
     assert np.array_equal(one.counts, two.counts)
 
 
 def test_without_privacy_the_true_counts_are_released(tmp_path):
     experiment = parse({"data": {"name": "digits", "clients": 6}, "method": {"name": "fedentopt", "cohort": 2}})
     setup = prepare(experiment)
-    released = release_once(experiment, setup.federation, experiment.method.recipe(), RunFolder(tmp_path))
+    released = release_once(setup, RunFolder(tmp_path))
     assert np.array_equal(released.counts, setup.federation.label_counts)
     assert not (tmp_path / "released.json").exists()
 
@@ -152,6 +153,6 @@ def test_privacy_without_released_counts_is_a_mistake():
         (np.array([1.0, 1.0]), "shape"),
     ],
 )
-def test_a_ledger_takes_no_nonsense(counts, words):
+def test_a_client_table_takes_no_nonsense(counts, words):
     with pytest.raises(DataError, match=words):
-        Ledger(sizes=np.array([1, 1]), label_counts=counts)
+        ClientTable(sizes=np.array([1, 1]), facts={LabelCounts.name: counts})

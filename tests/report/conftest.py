@@ -1,4 +1,4 @@
-"""Run folders with made-up figures."""
+"""Run folders with made-up results."""
 
 import json
 import os
@@ -9,14 +9,21 @@ from typing import Any
 
 import pytest
 
-from entrofed.experiment.config import parse, to_toml
-from entrofed.experiment.run_folder import RunFolder, json_line
+from entrofed.experiment.config import parse
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import summarize
 
 CLIENTS, CLASSES = 6, ("a", "b", "c")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 Make = Callable[..., RunFolder]
+
+
+def metrics(accuracy: float) -> dict[str, Any]:
+    """Of a model with this accuracy."""
+    alike = ("accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
+    classes = [accuracy, accuracy / 2, 1.0]
+    return {"loss": 2 - accuracy, **dict.fromkeys(alike, accuracy), "class_accuracy": classes}
 
 
 def record(number: int, accuracy: float, **changes: Any) -> dict[str, Any]:
@@ -39,13 +46,7 @@ def record(number: int, accuracy: float, **changes: Any) -> dict[str, Any]:
         "train_loss": 1 - accuracy,
         "bytes_down": 2_000_000,
         "bytes_up": 1_000_000,
-        "test": {
-            "loss": 2 - accuracy,
-            "accuracy": accuracy,
-            "macro_f1": accuracy,
-            "weighted_f1": accuracy,
-            "class_accuracy": [accuracy, accuracy / 2, 1.0],
-        },
+        "test": metrics(accuracy),
         "id": None,
         "seconds": {"select": 0.1, "train": 0.7, "evaluate": 0.2, "clients": 1.5},
     }
@@ -54,7 +55,7 @@ def record(number: int, accuracy: float, **changes: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """Makes a run folder from accuracies, one a round, or from whole records."""
+    """Makes a run folder from accuracies, one per round, or from whole records."""
     return maker(tmp_path)
 
 
@@ -78,14 +79,14 @@ def maker(root: Path) -> Make:
             "rounds": max(len(records), 1) + (not finished),
             "data": {"name": "digits", "clients": CLIENTS},
         }
-        (folder.path / "experiment.toml").write_text(to_toml(parse({**table, **settings})))
-        (folder.path / "metrics.jsonl").write_text("".join(map(json_line, records)))
+        folder.start(parse({**table, **settings}))
+        (folder.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
         counts = [[5 * client + 1, 3, client % 2] for client in range(CLIENTS)]
         facts = {"classes": list(classes), "participants": list(range(CLIENTS)), "label_counts": counts}
         (folder.path / "federation.json").write_text(json.dumps(facts))
         (folder.path / "environment.json").write_text('{"entrofed": "0"}')
         if finished:
-            (folder.path / "summary.json").write_text(json.dumps(summarize(records)))
+            (folder.path / "summary.json").write_text(json.dumps(summarize(folder.records())))
         return folder
 
     return made

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from entrofed.core.records import RoundRecord
 from entrofed.experiment.config import parse, to_toml
 from entrofed.experiment.run_folder import RunFolder, find_runs
 from entrofed.experiment.runner import summarize
 from entrofed.report import write_report
 
-from .conftest import maker, record
+from .conftest import maker, metrics, record
 from .test_report import peer_records
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser")]
 
 EVIL = "<img src=x onerror=alert(1)>"
 Make = Callable[..., RunFolder]
@@ -49,7 +50,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A report with every kind of picture: with and without a server, held-out data, refusals."""
     root = tmp_path_factory.mktemp("report")
     make = maker(root)
-    extras = {"id": {"accuracy": 0.7}, "refused": [{"client": 5, "reason": "dropped out"}]}
+    extras = {"id": metrics(0.7), "refused": [{"client": 5, "reason": "dropped out"}]}
     folders = [make("fedavg", seed, [0.3, 0.5, 0.6 + seed / 50]) for seed in range(3)]
     folders += [make(EVIL, seed, [record(i, 0.4 + i / 10, **extras) for i in range(3)]) for seed in range(3)]
     folders.append(make("peers", 0, peer_records(), topology={"kind": "ring"}))
@@ -223,7 +224,7 @@ def test_of_many_experiments_some_have_a_colour(page: Any, make: Make, tmp_path:
 
 
 def large(root: Path, experiments: int = 20, seeds: int = 5, rounds: int = 500, clients: int = 100) -> None:
-    """Many long runs of ten clients a round, written fast: the seeds of an experiment share their records."""
+    """Many long runs of ten clients per round, written fast: the seeds of an experiment share their records."""
     labels = [f"class {number}" for number in range(10)]
     counts = [[(client * label) % 7 + 1 for label in range(10)] for client in range(clients)]
     facts = json.dumps({"classes": labels, "participants": list(range(clients)), "label_counts": counts})
@@ -236,13 +237,14 @@ def large(root: Path, experiments: int = 20, seeds: int = 5, rounds: int = 500, 
             made_of = record(i, (1 - 1 / (1 + i / 20)) * (1 - number / 50), cohort=cohort, clients=made)
             made_of["test"]["class_accuracy"] = [made_of["test"]["accuracy"]] * 10
             records.append(made_of)
-        metrics, summary = "".join(json.dumps(line) + "\n" for line in records), json.dumps(summarize(records))
+        lines = "".join(json.dumps(line) + "\n" for line in records)
+        summary = json.dumps(summarize([RoundRecord.from_json(line) for line in records]))
         for seed in range(seeds):
             folder = root / f"method-{number}" / f"seed-{seed}"
             folder.mkdir(parents=True)
             table = {"seed": seed, "rounds": rounds, "data": {"name": "digits", "clients": clients}}
             (folder / "experiment.toml").write_text(to_toml(parse(table)))
-            (folder / "metrics.jsonl").write_text(metrics)
+            (folder / "metrics.jsonl").write_text(lines)
             (folder / "summary.json").write_text(summary)
             (folder / "federation.json").write_text(facts)
 

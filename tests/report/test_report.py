@@ -22,7 +22,7 @@ from entrofed.report.page import page_text
 from entrofed.report.results import overview, reference_of
 from entrofed.report.setup import setup
 
-from .conftest import CLIENTS, record
+from .conftest import CLIENTS, metrics, record
 
 Make = Callable[..., RunFolder]
 
@@ -269,11 +269,23 @@ def test_what_leaves_the_clients(make: Make) -> None:
     table = reveals(read_groups(folders)).blocks[1]
     assert isinstance(table, Grid)
     assert [row[:2] for row in table.rows] == [["plain, same", "nothing"], ["counts", "its label counts"]]
+    assert table.rows[0][2] == "the trained model and its number of examples"
     assert "epsilon 0.5 once" in table.rows[1][3]
 
 
+def test_what_left_the_clients_of_older_runs_is_not_known(make: Make) -> None:
+    folder = make("old", 0, [0.1], method={"name": "fedentopt"})
+    for content in (None, "[]", '{"reveals": 3}', "not JSON"):
+        (folder.path / "method.json").unlink(missing_ok=True)
+        if content is not None:
+            (folder.path / "method.json").write_text(content)
+        table = reveals(read_groups([folder])).blocks[1]
+        assert isinstance(table, Grid)
+        assert table.rows == [["old", *["not recorded: made before version 0.2"] * 2, "no noise"]]
+
+
 def test_in_and_out_of_distribution(make: Make) -> None:
-    groups = read_groups([make("x", 0, [record(0, 0.5, id={"accuracy": 0.75})])])
+    groups = read_groups([make("x", 0, [record(0, 0.5, id=metrics(0.75))])])
     sheets = Sheets()
     shared = str(sheets.add("courses", courses_sheet(groups)).name)
     section = inside_outside(groups, sheets, shared)
@@ -288,6 +300,7 @@ def test_differing_settings(make: Make) -> None:
     assert (list(table.head), table.rows) == (["Experiment", "method.lr"], [["x", "0.1"], ["y", "0.2"]])
 
 
+@pytest.mark.slow
 def test_live_follows_until_all_are_finished(make: Make, tmp_path: Path) -> None:
     folder, output = make("x", 0, [0.5], finished=False), tmp_path / "page.html"
     pages: list[str] = []

@@ -4,38 +4,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.selectors.gradients import NO_COUNTERS, filled, select
 
 from entrofed.core.params import Params
-from entrofed.core.types import Ledger, PartState, Selection, Update
+from entrofed.core.types import ClientTable, Update
 from entrofed.errors import ConfigError
 from entrofed.info.hull import by_linear_programs, principal_coordinates, vertices
 from entrofed.registry import describe
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.gradient_table import GradientTable
 
-NO_COUNTERS = np.zeros(0, np.int64)
 SQUARE = [[0, 0], [4, 0], [4, 4], [0, 4], [2, 2], [2, 0], [1, 3]]
 BOTH = pytest.mark.parametrize("part", [ConvexHull(), Interior()], ids=lambda part: part.name)
 seeds = st.integers(0, 10**6)
-
-
-def filled(part: GradientTable, gradients: dict[int, np.ndarray]) -> PartState:
-    """A table as it is after everybody has answered once."""
-    width = len(next(iter(gradients.values()), []))
-    start = Params(np.zeros(width, np.float32), NO_COUNTERS)
-    updates = [
-        Update(client, Params(-np.asarray(gradient, np.float32), NO_COUNTERS), 10, 1, 0.5, 0.5)
-        for client, gradient in gradients.items()
-    ]
-    state = part.init(Ledger(np.ones(100, np.int64), trainable=width), np.arange(100))
-    return part.observe(state, start, updates)
-
-
-def select(part: GradientTable, rows: object, size: int, among: list[int] | None = None, seed: int = 0) -> Selection:
-    gradients = rows if isinstance(rows, dict) else dict(enumerate(np.asarray(rows)))
-    among = [*gradients] if among is None else among
-    ledger = Ledger(np.ones(100, np.int64))
-    return part.select(filled(part, gradients), ledger, np.array(among, np.int64), size, np.random.default_rng(seed))
 
 
 def gaussian(seed: int, n: int = 20, width: int = 30) -> np.ndarray:
@@ -176,7 +157,7 @@ def test_a_client_that_changed_is_seen_anew() -> None:
     state = filled(part, dict(enumerate(np.array(SQUARE))))
     moved = Update(4, Params(np.array([-9, -2], np.float32), NO_COUNTERS), 10, 1, 0.5, 0.5)
     state = part.observe(state, start, [moved])
-    selection = part.select(state, Ledger(np.ones(7, int)), np.arange(7), 3, np.random.default_rng(0))
+    selection = part.select(state, ClientTable(np.ones(7, int)), np.arange(7), 3, np.random.default_rng(0))
     assert sorted(selection.clients) == [0, 1, 2, 3, 4]
     assert selection.state is state
 

@@ -10,19 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from entrofed.core.types import LABEL_COUNTS, Ledger
+from entrofed.core.types import ClientTable
 from entrofed.data.partition import dirichlet_balanced, label_counts, label_quantity
-from entrofed.errors import ConfigError
+from entrofed.errors import ConfigError, DataError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 
 FEO_1 = [[10, 0, 0], [0, 10, 0], [0, 0, 10], [5, 5, 0], [9, 1, 0]]
 FEO_3 = [[1, 1, 1], [1, 0, 1], [0, 5, 9], [2, 0, 5], [5, 0, 1]]
 
 
-def ledger(counts, partition=""):
+def table_of(counts, partition=""):
     counts = np.array(counts, np.float64)
     counts.flags.writeable = False
-    return Ledger(sizes=np.maximum(counts.sum(axis=1), 1).astype(np.int64), partition=partition, label_counts=counts)
+    return ClientTable(
+        sizes=np.maximum(counts.sum(axis=1), 1).astype(np.int64),
+        partition=partition,
+        facts={LabelCounts.name: counts},
+    )
 
 
 def entropy(counts):
@@ -59,32 +64,24 @@ def forced(part, known, size, first, state=None, among=None):
 
 
 def test_feo_1():
-    first, second, third = forced(LabelEntropyGreedy(buffer=0), ledger(FEO_1), 3, 0).reasons
+    first, second, third = forced(LabelEntropyGreedy(buffer=0), table_of(FEO_1), 3, 0).reasons
     empty = {"score": None, "runner_up": None, "runner_up_score": None}
     assert first == {"client": 0, **empty, "pool": 5, "buffer": 0, "how": "random"}
-    assert second == {
-        "client": 1,
-        "score": pytest.approx(1.0, rel=1e-12),
-        "runner_up": 2,
-        "runner_up_score": pytest.approx(1.0, rel=1e-12),
-        "pool": 4,
-        "buffer": 0,
-        "how": "greedy",
-    }
-    assert third == {
-        "client": 2,
-        "score": pytest.approx(1.58496250072116, rel=1e-12),
-        "runner_up": 3,
-        "runner_up_score": pytest.approx(1.0, rel=1e-12),
-        "pool": 3,
-        "buffer": 0,
-        "how": "greedy",
-    }
+    for reason, client, score, runner_up, pool in ((second, 1, 1.0, 2, 4), (third, 2, 1.58496250072116, 3, 3)):
+        assert reason == {
+            "client": client,
+            "score": pytest.approx(score, rel=1e-12),
+            "runner_up": runner_up,
+            "runner_up_score": pytest.approx(1.0, rel=1e-12),
+            "pool": pool,
+            "buffer": 0,
+            "how": "greedy",
+        }
 
 
 def test_feo_1_other_scores():
     def pick(*there):
-        return forced(LabelEntropyGreedy(buffer=0), ledger(FEO_1), 2, 0, among=np.array(there)).reasons[1]
+        return forced(LabelEntropyGreedy(buffer=0), table_of(FEO_1), 2, 0, among=np.array(there)).reasons[1]
 
     assert pick(0, 3, 4)["score"] == pytest.approx(0.811278124459133, rel=1e-12)
     assert pick(0, 3, 4)["runner_up_score"] == pytest.approx(0.286396957115956, rel=1e-12)
@@ -94,7 +91,7 @@ def test_feo_1_other_scores():
 
 
 def test_feo_2():
-    part, known = LabelEntropyGreedy(buffer=3), ledger(FEO_1)
+    part, known = LabelEntropyGreedy(buffer=3), table_of(FEO_1)
     state = start(part, known)
     for first, cohort, buffer in [(0, [0, 1], [0, 1]), (3, [3, 2], [1, 3, 2]), (4, [4, 0], [2, 4, 0])]:
         before = len(state["buffer"])
@@ -111,7 +108,7 @@ def test_feo_2():
 
 
 def test_feo_3_greedy_is_not_optimal():
-    selection = forced(LabelEntropyGreedy(buffer=0), ledger(FEO_3), 3, 0)
+    selection = forced(LabelEntropyGreedy(buffer=0), table_of(FEO_3), 3, 0)
     assert selection.clients == [0, 1, 2]
     assert selection.reasons[-1]["score"] == pytest.approx(1.32353157611005, rel=1e-12)
     best = max(combinations(range(5), 3), key=lambda cohort: entropy(np.array(FEO_3)[list(cohort)].sum(axis=0)))
@@ -121,8 +118,8 @@ def test_feo_3_greedy_is_not_optimal():
 
 def test_scaling_one_client_is_not_scaling_all():
     part = LabelEntropyGreedy(buffer=0)
-    assert forced(part, ledger([[10, 0], [0, 10], [2, 2]]), 2, 0).clients == [0, 1]
-    assert forced(part, ledger([[10, 0], [0, 1000], [2, 2]]), 2, 0).clients == [0, 2]
+    assert forced(part, table_of([[10, 0], [0, 10], [2, 2]]), 2, 0).clients == [0, 1]
+    assert forced(part, table_of([[10, 0], [0, 1000], [2, 2]]), 2, 0).clients == [0, 2]
 
 
 # Hyperparameters
@@ -148,18 +145,20 @@ def test_impossible_buffers(buffer):
 )
 def test_capacity(buffer, partition, capacity):
     part = LabelEntropyGreedy(buffer=buffer)
-    assert part.init(ledger(np.ones((200, 2)), partition), np.arange(100))["capacity"] == capacity
-    assert part.needs == {LABEL_COUNTS}
+    assert part.init(table_of(np.ones((200, 2)), partition), np.arange(100))["capacity"] == capacity
+    assert part.facts == (LabelCounts(),)
+    assert not part.needs
 
 
 def test_no_label_counts():
-    with pytest.raises(ConfigError, match="label counts"):
-        LabelEntropyGreedy().select({}, Ledger(sizes=np.ones(3, np.int64)), np.arange(3), 2, np.random.default_rng(0))
+    table = ClientTable(sizes=np.ones(3, np.int64))
+    with pytest.raises(DataError, match="selector 'fedentopt' needs the clients' label counts, and none were released"):
+        LabelEntropyGreedy().select({}, table, np.arange(3), 2, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(("buffer", "size", "capacity"), [(4, 2, 3), (100, 2, 3), (1.0, 4, 1), (5, 5, 0), (3, 9, 0)])
 def test_too_large_a_buffer_is_cut(buffer, size, capacity, caplog):
-    known = ledger(FEO_1)
+    known = table_of(FEO_1)
     with caplog.at_level(logging.WARNING, "entrofed"):
         played = list(play(LabelEntropyGreedy(buffer=buffer), known, size, 0, 4))
     assert [len(selection.state["buffer"]) for _, selection in played][-1] == capacity
@@ -173,7 +172,7 @@ def test_too_large_a_buffer_is_cut(buffer, size, capacity, caplog):
 
 def test_the_largest_buffer_that_fits(caplog):
     with caplog.at_level(logging.WARNING, "entrofed"):
-        list(play(LabelEntropyGreedy(buffer=3, strict=True), ledger(FEO_1), 2, 0, 4))
+        list(play(LabelEntropyGreedy(buffer=3, strict=True), table_of(FEO_1), 2, 0, 4))
     assert not caplog.records
 
 
@@ -181,7 +180,7 @@ def test_the_largest_buffer_that_fits(caplog):
 
 
 def test_the_first_pick_is_uniform():
-    part, known = LabelEntropyGreedy(buffer=0), ledger(FEO_1)
+    part, known = LabelEntropyGreedy(buffer=0), table_of(FEO_1)
     state, rng = start(part, known), np.random.default_rng(0)
     there = np.array([0, 2, 3, 4])
     firsts = [part.select(state, known, there, 1, rng).clients[0] for _ in range(2000)]
@@ -191,7 +190,7 @@ def test_the_first_pick_is_uniform():
 
 def test_random_ties():
     """Clients 1 and 2 tie for the second place after 0; never 3."""
-    part, known = LabelEntropyGreedy(buffer=0, random_ties=True), ledger(FEO_1[:4])
+    part, known = LabelEntropyGreedy(buffer=0, random_ties=True), table_of(FEO_1[:4])
     state, rng = start(part, known), np.random.default_rng(0)
     seconds = []
     while len(seconds) < 400:
@@ -204,7 +203,7 @@ def test_random_ties():
 
 
 def test_the_same_seed_the_same_cohorts():
-    known = ledger(np.random.default_rng(0).integers(0, 3, (20, 3)))
+    known = table_of(np.random.default_rng(0).integers(0, 3, (20, 3)))
     for part in (LabelEntropyGreedy(), LabelEntropyGreedy(random_ties=True)):
         one, other = ([s.clients for _, s in play(part, known, 4, 5, 6)] for _ in range(2))
         assert one == other
@@ -214,14 +213,14 @@ def test_the_same_seed_the_same_cohorts():
 
 
 def test_nobody_there():
-    part, known = LabelEntropyGreedy(), ledger(FEO_1)
+    part, known = LabelEntropyGreedy(), table_of(FEO_1)
     selection = part.select(start(part, known), known, np.zeros(0, np.int64), 2, np.random.default_rng(0))
     assert selection.clients == selection.reasons == []
 
 
 def test_fallback_to_those_who_rested_longest():
     """With 0, 1 and 4 gone and 3 resting before 2, the pool is empty from the start."""
-    part, known = LabelEntropyGreedy(buffer=3), ledger(FEO_1)
+    part, known = LabelEntropyGreedy(buffer=3), table_of(FEO_1)
     state = {**start(part, known), "buffer": np.array([1, 3, 2])}
     selection = part.select(state, known, np.array([2, 3]), 2, np.random.default_rng(0))
     assert selection.clients == [3, 2]
@@ -235,7 +234,7 @@ def test_fallback_to_those_who_rested_longest():
 
 
 def test_evicted_clients_rest_until_the_next_round():
-    part, known = LabelEntropyGreedy(buffer=1), ledger(FEO_1)
+    part, known = LabelEntropyGreedy(buffer=1), table_of(FEO_1)
     state = {**start(part, known), "buffer": np.array([2])}
     selection = part.select(state, known, np.array([0, 1, 2]), 3, np.random.default_rng(0))
     assert selection.clients[2] == 2
@@ -248,12 +247,12 @@ def test_evicted_clients_rest_until_the_next_round():
 
 def test_identical_and_one_class_clients_go_by_number():
     for counts in ([[3, 3]] * 5, [[3, 0]] * 5, [[7]] * 5):
-        assert forced(LabelEntropyGreedy(buffer=0), ledger(counts), 4, 2).clients == [2, 0, 1, 3]
+        assert forced(LabelEntropyGreedy(buffer=0), table_of(counts), 4, 2).clients == [2, 0, 1, 3]
 
 
 def test_clients_without_counts_are_selectable():
     """Noised counts may all be clipped to zero; such a client changes nothing, for better or worse."""
-    known = ledger([[0, 0], [0.5, 0], [0, 0], [0, 2.5]])
+    known = table_of([[0, 0], [0.5, 0], [0, 0], [0, 2.5]])
     part = LabelEntropyGreedy(buffer=0)
     assert forced(part, known, 4, 0).clients == [0, 1, 3, 2]
     assert forced(part, known, 4, 1).clients == [1, 3, 0, 2]
@@ -276,7 +275,7 @@ def federations(draw, noise=True):
 @given(federations(), st.integers(0, 8), st.integers(1, 9), st.integers(0, 99), st.data())
 def test_every_pick(counts, buffer, size, seed, data):
     """Brute force over the pool; clients come and go."""
-    part, known = LabelEntropyGreedy(buffer=buffer), ledger(counts)
+    part, known = LabelEntropyGreedy(buffer=buffer), table_of(counts)
     clients, classes = counts.shape
     state = start(part, known)
     capacity = min(buffer, max(clients - size, 0))
@@ -319,7 +318,7 @@ def test_every_pick(counts, buffer, size, seed, data):
 @settings(deadline=None, max_examples=60)
 @given(federations(), st.integers(1, 8), st.integers(0, 8), st.integers(0, 99))
 def test_no_client_of_the_buffer_while_the_pool_suffices(counts, size, buffer, seed):
-    for state, selection in play(LabelEntropyGreedy(buffer=buffer), ledger(counts), size, seed, 6):
+    for state, selection in play(LabelEntropyGreedy(buffer=buffer), table_of(counts), size, seed, 6):
         assert not set(selection.clients) & set(state["buffer"].tolist())
         assert len(selection.clients) == min(size, len(counts))
         if size >= len(counts):
@@ -330,7 +329,7 @@ def test_no_client_of_the_buffer_while_the_pool_suffices(counts, size, buffer, s
 @given(federations(noise=False), st.integers(1, 8), st.sampled_from([2, 3, 10, 1000]), st.integers(0, 99))
 def test_multiplying_all_counts_changes_nothing(counts, size, factor, seed):
     one, other = (
-        [selection.clients for _, selection in play(LabelEntropyGreedy(), ledger(scaled), size, seed, 3)]
+        [selection.clients for _, selection in play(LabelEntropyGreedy(), table_of(scaled), size, seed, 3)]
         for scaled in (counts, factor * counts)
     )
     assert one == other
@@ -340,7 +339,7 @@ def test_multiplying_all_counts_changes_nothing(counts, size, factor, seed):
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 99))
 def test_a_full_buffer_is_a_round_robin(size, turns, seed):
     clients = size * turns
-    known = ledger(np.random.default_rng(seed).integers(0, 9, (clients, 3)))
+    known = table_of(np.random.default_rng(seed).integers(0, 9, (clients, 3)))
     played = list(play(LabelEntropyGreedy(buffer=clients - size, strict=True), known, size, seed, 3 * turns))
     for first in range(0, 3 * turns, turns):
         turn = [client for _, selection in played[first : first + turns] for client in selection.clients]
@@ -350,7 +349,7 @@ def test_a_full_buffer_is_a_round_robin(size, turns, seed):
 @settings(deadline=None, max_examples=100)
 @given(federations(noise=False), st.integers(2, 8), st.integers(0, 99))
 def test_high_entropy_means_all_labels(counts, size, seed):
-    for _, selection in play(LabelEntropyGreedy(buffer=0), ledger(counts), size, seed, 1):
+    for _, selection in play(LabelEntropyGreedy(buffer=0), table_of(counts), size, seed, 1):
         pooled = counts[selection.clients].sum(axis=0)
         if len(selection.clients) > 1:
             score = selection.reasons[-1]["score"]
@@ -374,7 +373,7 @@ def test_entropy_of_cohorts(partition, deal, options, bits, by_chance):
     labels = np.repeat(np.arange(10), 5000)
     rng = np.random.default_rng(1)
     counts = label_counts(labels, deal(labels, 100, rng, **options), 10)
-    played = play(LabelEntropyGreedy(), ledger(counts, partition), 10, 0, 100)
+    played = play(LabelEntropyGreedy(), table_of(counts, partition), 10, 0, 100)
     found = np.mean([entropy(counts[selection.clients].sum(axis=0)) for _, selection in played])
     chance = np.mean([entropy(counts[rng.choice(100, 10, replace=False)].sum(axis=0)) for _ in range(200)])
     assert found == pytest.approx(bits[0], abs=4 * bits[1])

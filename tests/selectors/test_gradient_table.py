@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrofed.core.params import Params
-from entrofed.core.types import FIRST_UPDATE, Ledger, PartState, Update
+from entrofed.core.types import ClientTable, PartState, Update
 from entrofed.errors import ConfigError, DataError
+from entrofed.facts.first_update import FirstUpdate
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.registry import describe
 from entrofed.selectors.convex_hull import ConvexHull, Interior
@@ -36,7 +37,7 @@ def update(client: int, *values: float) -> Update:
 
 
 def begin(part: GradientTable, clients: int = 6) -> PartState:
-    return part.init(Ledger(np.full(clients, 10), trainable=TRAINABLE), np.arange(clients))
+    return part.init(ClientTable(np.full(clients, 10), trainable=TRAINABLE), np.arange(clients))
 
 
 def rows(part: GradientTable, state: PartState, among: Sequence[int]) -> tuple[dict[int, list[float]], list[int]]:
@@ -84,7 +85,8 @@ def test_a_model_that_exploded_before_and_after(part: type[GradientTable]) -> No
 
 @every
 def test_all_are_asked_once_before_the_first_round(part: type[GradientTable]) -> None:
-    assert part.needs == {FIRST_UPDATE}
+    assert part.facts == (FirstUpdate(),)
+    assert not part().needs
     assert "Information-Theoretic" in part.reference
 
 
@@ -105,8 +107,8 @@ def test_impossible_sketches(part: type[GradientTable], dim: int) -> None:
 
 @every
 @pytest.mark.parametrize("trainable", [0, 6])
-def test_a_ledger_that_does_not_say_what_is_trained(part: type[GradientTable], trainable: int) -> None:
-    state = part().init(Ledger(np.ones(2, int), trainable=trainable), np.arange(2))
+def test_a_client_table_that_does_not_say_what_is_trained(part: type[GradientTable], trainable: int) -> None:
+    state = part().init(ClientTable(np.ones(2, int), trainable=trainable), np.arange(2))
     with pytest.raises(DataError, match=rf"{trainable} of 5 values are trainable"):
         part().observe(state, START, [update(0, 0, 0, 0, 0, 0)])
 
@@ -180,7 +182,7 @@ def test_the_table_keeps_sketches(part: type[GradientTable]) -> None:
     rng = np.random.default_rng(0)
     start, trained = (Params(rng.standard_normal(50).astype(np.float32), NO_COUNTERS) for _ in range(2))
     keeper = part(sketch_dim=8)
-    state = keeper.init(Ledger(np.ones(3, int), trainable=40), np.arange(3))
+    state = keeper.init(ClientTable(np.ones(3, int), trainable=40), np.arange(3))
     state = keeper.observe(state, start, [Update(1, trained, 10, 1, 0.5, 0.5)])
     _, (row,), without = keeper.table(state, np.arange(3))
     np.testing.assert_array_equal(row, sketch((start.values - trained.values)[:40], 8))
@@ -210,4 +212,5 @@ def test_recipes(recipe: Any, part: type[GradientTable]) -> None:
         {"name": "average"},
     ]
     assert recipe.__name__ == part.name
-    assert method.needs == {FIRST_UPDATE}
+    assert method.facts == method.facts_told("once") == (FirstUpdate(),)
+    assert not method.needs

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from entrofed.core.types import LABEL_COUNTS, Ledger
-from entrofed.errors import ConfigError
+from entrofed.core.types import ClientTable
+from entrofed.errors import ConfigError, DataError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.selectors.kl import KLSelection
 
 KLS_1 = [[6, 2, 0], [0, 4, 4], [1, 1, 1], [0, 0, 2]]
@@ -18,7 +19,7 @@ KLS_1 = [[6, 2, 0], [0, 4, 4], [1, 1, 1], [0, 0, 2]]
 def select(counts, size, among=None, seed=0, **options):
     counts = np.array(counts, np.float64)
     counts.flags.writeable = False
-    known = Ledger(sizes=np.ones(len(counts), np.int64), label_counts=counts)
+    known = ClientTable(sizes=np.ones(len(counts), np.int64), facts={LabelCounts.name: counts})
     part = KLSelection(**options)
     state = part.init(known, np.arange(len(counts)))
     among = np.arange(len(counts)) if among is None else np.array(among, np.int64)
@@ -124,9 +125,10 @@ def test_impossible_theta(theta):
 
 
 def test_no_label_counts():
-    with pytest.raises(ConfigError, match="label counts"):
-        KLSelection().select({}, Ledger(sizes=np.ones(3, np.int64)), np.arange(3), 2, np.random.default_rng(0))
-    assert KLSelection.needs == {LABEL_COUNTS}
+    with pytest.raises(DataError, match="selector 'kl' needs the clients' label counts, and none were released"):
+        KLSelection().select({}, ClientTable(sizes=np.ones(3, np.int64)), np.arange(3), 2, np.random.default_rng(0))
+    assert KLSelection().facts == (LabelCounts(),)
+    assert not KLSelection().needs
 
 
 tables = st.tuples(st.integers(1, 7), st.integers(1, 4)).flatmap(

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.selectors.gradients import NO_COUNTERS, filled, select
 
 from entrofed.core.params import Params
-from entrofed.core.types import Ledger, PartState, Selection, Update
+from entrofed.core.types import ClientTable, Update
 from entrofed.info.similarity import closest
 from entrofed.selectors.gradient_table import GradientTable
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
 
 BOTH = pytest.mark.parametrize("part", [MiniMaxSim(), MaxSim()], ids=lambda part: part.name)
-NO_COUNTERS = np.zeros(0, np.int64)
 UNIT = [[cos(a * pi / 180), sin(a * pi / 180)] for a in (0, 30, 90, 180)]
 FIVE = [[1, 2, 3], [2, 4, 6.1], [-1, 0, 1], [0, -3, 1], [5, 5, -5]]
 
@@ -24,26 +24,8 @@ tables = st.tuples(st.integers(1, 8), st.integers(1, 4)).flatmap(
 )
 
 
-def filled(part: GradientTable, gradients: dict[int, np.ndarray]) -> PartState:
-    """A table as it is after everybody has answered once."""
-    width = len(next(iter(gradients.values()), []))
-    start = Params(np.zeros(width, np.float32), NO_COUNTERS)
-    updates = [
-        Update(client, Params(-np.asarray(gradient, np.float32), NO_COUNTERS), 10, 1, 0.5, 0.5)
-        for client, gradient in gradients.items()
-    ]
-    state = part.init(Ledger(np.ones(100, np.int64), trainable=width), np.arange(100))
-    return part.observe(state, start, updates)
-
-
-def select(part: GradientTable, gradients: dict[int, np.ndarray], among: list[int], size: int) -> Selection:
-    ledger = Ledger(np.ones(100, np.int64))
-    return part.select(filled(part, gradients), ledger, np.array(among, np.int64), size, np.random.default_rng(0))
-
-
 def chosen(part: GradientTable, rows: object, size: int) -> list[int]:
-    gradients = dict(enumerate(np.asarray(rows)))
-    return select(part, gradients, [*gradients], size).clients
+    return select(part, rows, size).clients
 
 
 def test_unit_vectors() -> None:
@@ -117,8 +99,8 @@ def test_updates_without_direction_come_last_and_count_for_nobody(part: Gradient
     gradients = {client: np.array(row) for client, row in enumerate(UNIT)}
     among = [9, 3, 2, 6, 1, 0, 4]
     broken = {9: np.zeros(2), 4: np.array([np.nan, 1.0])}
-    selection = select(part, gradients | broken, among, 7)
-    assert selection.clients == [*select(part, gradients, [0, 1, 2, 3], 4).clients, 4, 6, 9]
+    selection = select(part, gradients | broken, 7, among)
+    assert selection.clients == [*select(part, gradients, 4, [0, 1, 2, 3]).clients, 4, 6, 9]
     assert [reason["score"] for reason in selection.reasons[4:]] == [None] * 3
     assert selection.reasons[3]["runner_up"] == 4
     assert selection.reasons[3]["runner_up_score"] is None
@@ -128,36 +110,36 @@ def test_updates_without_direction_come_last_and_count_for_nobody(part: Gradient
 def test_only_those_who_are_there_are_compared(part: GradientTable) -> None:
     """Client 1 left: client 0 lost its double."""
     gradients = dict(enumerate(np.array(UNIT)))
-    scores = {reason["client"]: reason["score"] for reason in select(part, gradients, [0, 2, 3], 3).reasons}
+    scores = {reason["client"]: reason["score"] for reason in select(part, gradients, 3, [0, 2, 3]).reasons}
     assert scores == pytest.approx({0: 0, 2: 0, 3: 0}, abs=1e-7)
-    scores = {reason["client"]: reason["score"] for reason in select(part, gradients, [0, 1, 3], 3).reasons}
+    scores = {reason["client"]: reason["score"] for reason in select(part, gradients, 3, [0, 1, 3]).reasons}
     assert scores == pytest.approx({0: sin(pi / 3), 1: sin(pi / 3), 3: -sin(pi / 3)}, abs=1e-7)
 
 
 @BOTH
 def test_few_clients(part: GradientTable) -> None:
     one = {5: np.ones(2)}
-    assert select(part, one, [5], 3).clients == [5]
-    assert select(part, one, [5], 3).reasons[0]["score"] is None
-    assert select(part, one, [], 3).clients == []
-    assert select(part, one, [2, 5, 3], 2).clients == [5, 2]  # only 5 ever answered
-    assert select(part, {}, [8, 2, 3], 2).clients == [2, 3]
+    assert select(part, one, 3, [5]).clients == [5]
+    assert select(part, one, 3, [5]).reasons[0]["score"] is None
+    assert select(part, one, 3, []).clients == []
+    assert select(part, one, 2, [2, 5, 3]).clients == [5, 2]  # only 5 ever answered
+    assert select(part, {}, 2, [8, 2, 3]).clients == [2, 3]
     assert chosen(part, np.ones((4, 2)), 10) == [0, 1, 2, 3]  # all the same: s = 1, by number
     assert chosen(part, np.zeros((4, 2)), 3) == [0, 1, 2]
 
 
 @BOTH
 def test_why_each_was_picked(part: GradientTable) -> None:
-    selection = select(part, {10 * i: np.array(row) for i, row in enumerate(FIVE)}, [0, 10, 20, 30, 40], 3)
+    selection = select(part, {10 * i: np.array(row) for i, row in enumerate(FIVE)}, 3)
     scores = dict(zip([0, 10, 20, 30, 40], closest(np.array(FIVE)), strict=True))
-    ranking = select(part, {10 * i: np.array(row) for i, row in enumerate(FIVE)}, [0, 10, 20, 30, 40], 5).clients
+    ranking = select(part, {10 * i: np.array(row) for i, row in enumerate(FIVE)}, 5).clients
     assert [reason["client"] for reason in selection.reasons] == selection.clients == ranking[:3]
     assert [reason["runner_up"] for reason in selection.reasons] == ranking[1:4]
     assert [reason["pool"] for reason in selection.reasons] == [5, 4, 3]
     for reason in selection.reasons:  # 6.1 is rounded to float32
         assert reason["score"] == pytest.approx(scores[reason["client"]], abs=1e-7)
         assert reason["runner_up_score"] == pytest.approx(scores[reason["runner_up"]], abs=1e-7)
-    last = select(part, {0: np.ones(2), 1: np.ones(2)}, [0, 1], 2).reasons[-1]
+    last = select(part, {0: np.ones(2), 1: np.ones(2)}, 2).reasons[-1]
     assert (last["runner_up"], last["runner_up_score"]) == (None, None)
 
 
@@ -168,7 +150,7 @@ def test_a_client_that_changed_is_seen_anew(part: GradientTable) -> None:
     state = filled(part, dict(enumerate(np.array(UNIT))))
     changed = Update(3, Params(np.array([-5, 0], np.float32), NO_COUNTERS), 10, 1, 0.5, 0.5)
     state = part.observe(state, start, [changed])
-    everybody = part.select(state, Ledger(np.ones(4, int)), np.arange(4), 4, np.random.default_rng(0))
+    everybody = part.select(state, ClientTable(np.ones(4, int)), np.arange(4), 4, np.random.default_rng(0))
     assert everybody.state is state
     order = [2, 1, 0, 3] if part.name == "minimax_sim" else [0, 3, 1, 2]
     assert everybody.clients == order
@@ -180,4 +162,4 @@ def test_a_sketch_picks_the_same_where_scores_are_far_apart() -> None:
     pairs = np.repeat(rng.standard_normal((10, 5000)), 2, axis=0) + 0.5 * rng.standard_normal((20, 5000))
     gradients = dict(enumerate(np.r_[rng.standard_normal((5, 5000)), pairs]))
     for size in (None, 512):
-        assert sorted(select(MiniMaxSim(size), gradients, [*gradients], 5).clients) == [0, 1, 2, 3, 4]
+        assert sorted(select(MiniMaxSim(size), gradients, 5).clients) == [0, 1, 2, 3, 4]

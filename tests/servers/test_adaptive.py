@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, Ledger, Update
+from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import ConfigError
 from entrofed.servers.adaptive import Adaptive, FedAdagrad, FedAdam, FedYogi
 
@@ -22,13 +22,13 @@ def update_of(client: int, values: Any, counter: int = 0) -> Update:
 
 
 def context_of(start: Any, trainable: int) -> Context:
-    ledger = Ledger(sizes=np.full(9, 10), trainable=trainable)
-    return Context(Params(np.asarray(start, np.float32), np.array([0])), 0, ledger, None, 0, None)  # type: ignore[arg-type]
+    table = ClientTable(sizes=np.full(9, 10), trainable=trainable)
+    return Context(Params(np.asarray(start, np.float32), np.array([0])), 0, table, None, 0, None)  # type: ignore[arg-type]
 
 
 def walk(part: Adaptive, deltas: list[float]) -> tuple[list[float], list[float]]:
     """Where a parameter is after each step from 1, and v."""
-    state = part.init(NO_PARAMS, Ledger(np.ones(1, np.int64), trainable=1), np.arange(1))
+    state = part.init(NO_PARAMS, ClientTable(np.ones(1, np.int64), trainable=1), np.arange(1))
     x, places, variances = 1.0, [], []
     for delta in deltas:
         change, state = part.step(np.array([delta]), state)
@@ -68,16 +68,16 @@ def test_corrected_moments() -> None:
 
 @ALL
 def test_the_start_of_the_paper(kind: type[Adaptive]) -> None:
-    ledger = Ledger(np.ones(1, np.int64), trainable=2)
-    assert kind(tau=0.1, start="tau_squared").init(NO_PARAMS, ledger, np.arange(1))["v"] == pytest.approx([0.01] * 2)
-    assert kind().init(NO_PARAMS, ledger, np.arange(1))["v"].tolist() == [0, 0]
+    table = ClientTable(np.ones(1, np.int64), trainable=2)
+    assert kind(tau=0.1, start="tau_squared").init(NO_PARAMS, table, np.arange(1))["v"] == pytest.approx([0.01] * 2)
+    assert kind().init(NO_PARAMS, table, np.arange(1))["v"].tolist() == [0, 0]
 
 
 @ALL
 def test_a_round_by_hand(kind: type[Adaptive]) -> None:
     """Delta = 0.25 * 1 + 0.75 * 3 - 2 = 0.5; the buffer behind the parameter is averaged."""
     part, context = kind(lr=0.1), context_of([2.0, 9.0], 1)
-    state = part.init(context.params, context.ledger, np.arange(2))
+    state = part.init(context.params, context.clients, np.arange(2))
     updates = [update_of(0, [1.0, 1.0], 7), update_of(1, [3.0, 3.0], 5)]
     after, state = part.apply(updates, np.array([0.25, 0.75]), context, state)
     expected = 2 - 1 + walk(part, [0.5])[0][0]
@@ -95,7 +95,7 @@ def test_a_round_by_hand(kind: type[Adaptive]) -> None:
 def test_no_step_where_no_client_moved(kind: type[Adaptive], values: np.ndarray, raw: list[float]) -> None:
     """However small tau is: the rounding of an average must not be taken for a direction."""
     part, context = kind(lr=1.0, tau=1e-30), context_of(values, 5)
-    state = part.init(context.params, context.ledger, np.arange(1))
+    state = part.init(context.params, context.clients, np.arange(1))
     updates = [update_of(k, values) for k in range(len(raw))]
     for _ in range(3):
         after, state = part.apply(updates, np.array(raw) / sum(raw), context, state)
@@ -108,7 +108,7 @@ def test_huge_values(kind: type[Adaptive]) -> None:
     largest = float(np.finfo(np.float32).max)
     context = context_of([largest], 1)
     part = kind(lr=1e39)
-    state = part.init(context.params, context.ledger, np.arange(1))
+    state = part.init(context.params, context.clients, np.arange(1))
     for sent, expected in ((-largest, -largest), (largest, largest)):
         after, _ = part.apply([update_of(0, [sent])], np.ones(1), context, state)
         assert after.values.tolist() == [expected]

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from entrofed.core.types import Context, Ledger, Update
-from entrofed.errors import ConfigError
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientTable, Context, Update
+from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.build import prepare
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.models.concatenated import Concatenated
-from entrofed.servers.concat import Concat, clustered
+from entrofed.objectives.branch import Branch
+from entrofed.servers.concat import Concat, FewBatches, clustered
 
 COUNTS = np.array([[9, 0, 0], [0, 8, 0], [7, 1, 0], [0, 0, 5], [0, 9, 1], [0, 0, 6]], np.float64)
 
@@ -58,8 +61,8 @@ def updates_from(setup, scales):
 
 
 def context(setup):
-    ledger = Ledger(np.full(6, 9), classes=3, trainable=setup.layout.trainable, label_counts=COUNTS)
-    return Context(setup.params, 0, ledger, setup.layout, 0, None)
+    table = ClientTable(np.full(6, 9), classes=3, trainable=setup.layout.trainable, facts={LabelCounts.name: COUNTS})
+    return Context(setup.params, 0, table, setup.layout, 0, None)
 
 
 def test_a_branch_is_averaged_over_its_cluster_and_stays_without_members(setup):
@@ -96,9 +99,9 @@ def test_a_whole_run(tmp_path):
     chosen = experiment(server={"encoder_rounds": 10}).model_copy(update={"rounds": 30})
     run(chosen, RunFolder(tmp_path))
     records = RunFolder(tmp_path).records()
-    assert all(client["steps"] == 3 for record in records[10:] for client in record["clients"])
-    assert all(client["steps"] > 3 for record in records[:10] for client in record["clients"])
-    assert records[-1]["test"]["accuracy"] > 0.8
+    assert all(client.steps == 3 for record in records[10:] for client in record.clients)
+    assert all(client.steps > 3 for record in records[:10] for client in record.clients)
+    assert records[-1].test.accuracy > 0.8
 
 
 def test_frozen_encoders_do_not_change(setup):
@@ -134,7 +137,22 @@ def test_branches_need_the_rule():
 
 def test_more_clusters_than_clients(setup):
     with pytest.raises(ConfigError, match="clusters = 7 is more than the 6 clients"):
-        Concat(clusters=7).init(setup.params, context(setup).ledger, np.arange(6))
+        Concat(clusters=7).init(setup.params, context(setup).clients, np.arange(6))
+
+
+def test_clusters_need_label_counts(setup):
+    table = ClientTable(np.full(6, 9), classes=3, trainable=setup.layout.trainable)
+    with pytest.raises(DataError, match="server rule 'concat' needs the clients' label counts, and none were released"):
+        Concat(clusters=2).init(setup.params, table, np.arange(6))
+
+
+def test_clients_make_few_steps_in_the_second_phase(setup):
+    rule = Concat(clusters=2, encoder_rounds=3, batches=5)
+    assert rule.client == FewBatches(5)
+    task = TrainTask(0, 0, 0, setup.params, Branch(), setup.experiment.method.training(), rule=rule.client)
+    for played, most in [(0, None), (2, None), (3, 5), (9, 5)]:
+        broadcast = rule.broadcast({"clusters": np.array([0, 1]), "played": np.array(played)})
+        assert rule.client.max_steps(replace(task, broadcast=broadcast)) == most
 
 
 def test_a_network_without_an_encoder():

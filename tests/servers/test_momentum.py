@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, Ledger, PartState, Update
+from entrofed.core.types import ClientTable, Context, PartState, Update
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
 from entrofed.servers.momentum import Momentum
@@ -24,14 +24,14 @@ def update_of(client: int, values: Any, counter: int = 0) -> Update:
 
 
 def context_of(start: Any, trainable: int) -> Context:
-    ledger = Ledger(sizes=np.full(9, 10), trainable=trainable)
-    return Context(Params(np.asarray(start, np.float32), np.array([0])), 0, ledger, None, 0, None)  # type: ignore[arg-type]
+    table = ClientTable(sizes=np.full(9, 10), trainable=trainable)
+    return Context(Params(np.asarray(start, np.float32), np.array([0])), 0, table, None, 0, None)  # type: ignore[arg-type]
 
 
 def play(part: Momentum, start: Any, cohorts: Sequence[Any], trainable: int) -> tuple[list[Params], PartState]:
     """Rounds in which a single client sends these models."""
     context = context_of(start, trainable)
-    state = part.init(context.params, context.ledger, NOBODY)
+    state = part.init(context.params, context.clients, NOBODY)
     models = []
     for values in cohorts:
         after, state = part.apply([update_of(0, values, 3)], np.ones(1), context, state)

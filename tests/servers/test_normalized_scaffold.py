@@ -8,24 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.quadratics import Point, Quadratic, points
 
+from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
-from entrofed.client.train import WorkOrder
+from entrofed.core.job import Job, Rules
 from entrofed.core.params import Layout, Params
-from entrofed.core.round import run_round
-from entrofed.core.tasks import Rules
-from entrofed.core.types import Context, Ledger, Method, State, Update
+from entrofed.core.parts import Method
+from entrofed.core.round import Evaluated, run_round
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientTable, Context, State, Update
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import MethodSection, parse
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.scripted import Scripted
 from entrofed.servers.average import Average, average
-from entrofed.servers.normalized import Normalized, accumulated
-from entrofed.servers.scaffold import Scaffold
+from entrofed.servers.normalized import AccumulatedSteps, Normalized, accumulated
+from entrofed.servers.scaffold import ControlVariate, Scaffold
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.uniform import Uniform
 
-NO_COUNTERS = np.zeros(0, np.int64)
+NO_COUNTERS, PLAIN = np.zeros(0, np.int64), CrossEntropy()
 
 
 def params(*values):
@@ -33,12 +35,13 @@ def params(*values):
 
 
 def context(start, clients=2):
-    return Context(start, 0, Ledger(np.ones(clients, np.int64), trainable=1), Layout((), 1, 1, 0), 0, None)
+    return Context(start, 0, ClientTable(np.ones(clients, np.int64), trainable=1), Layout((), 1, 1, 0), 0, None)
 
 
-def order(rule, start, **training):
+def reported(rule, start, update, objective=PLAIN, **training):
+    """The update with what the rule has its clients add."""
     chosen = replace(MethodSection().training(), **training)
-    return WorkOrder(0, 0, 0, start, training.pop("objective", CrossEntropy()), chosen, 1, rule=rule)
+    return rule.client.report(TrainTask(update.client, 0, 0, start, objective, chosen, rule=rule.client), update)
 
 
 def test_nova_1():
@@ -62,7 +65,7 @@ def test_accumulated_steps_are_those_of_a_constant_gradient(steps, momentum):
 def test_nova_2(momentum, expected):
     start = params(1)
     updates = [
-        Normalized().report(order(Normalized(), start, momentum=momentum), Update(k, params(w), n, steps, 0.0, 0.0))
+        reported(Normalized(), start, Update(k, params(w), n, steps, 0.0, 0.0), momentum=momentum)
         for k, (w, n, steps) in enumerate([(0.5, 10, 2), (-1, 30, 6)])
     ]
     after, _ = Normalized().apply(updates, np.array([0.25, 0.75]), context(start), {})
@@ -73,11 +76,11 @@ def test_nova_2(momentum, expected):
 def test_fednova_with_a_proximal_term():
     """a_k = sum (1 - lr mu)^s, and the common step counts steps."""
     start, rule = params(1), Normalized()
-    proximal = MethodSection(name="fedprox", objective={"name": "proximal", "mu": 0.5}).recipe().objective
-    updates = []
-    for k, (w, steps) in enumerate([(0.5, 2), (-1, 6)]):
-        made = replace(order(rule, start, lr=0.1), objective=proximal)
-        updates.append(rule.report(made, Update(k, params(w), 10, steps, 0.0, 0.0)))
+    proximal = MethodSection(name="fedprox", objective={"name": "proximal", "mu": 0.5}).recipe.objective
+    updates = [
+        reported(rule, start, Update(k, params(w), 10, steps, 0.0, 0.0), proximal, lr=0.1)
+        for k, (w, steps) in enumerate([(0.5, 2), (-1, 6)])
+    ]
     a = [sum(0.95**s for s in range(steps)) for steps in (2, 6)]
     assert [u.facts["accumulated"].tolist() for u in updates] == [[pytest.approx(a[0]), 2], [pytest.approx(a[1]), 6]]
     after, _ = rule.apply(updates, np.array([0.5, 0.5]), context(start), {})
@@ -90,8 +93,9 @@ def test_equal_steps_are_fedavg_bit_for_bit(seed, steps, momentum):
     rng, rule = np.random.default_rng(seed), Normalized()
     start, weights = params(*rng.standard_normal(5)), rng.dirichlet(np.ones(3))
     updates = [Update(k, params(*rng.standard_normal(5)), 1, steps, 0.0, 0.0) for k in range(3)]
-    updates = [rule.report(order(rule, start, momentum=momentum), update) for update in updates]
-    after, _ = rule.apply(updates, weights, replace(context(start), ledger=Ledger(np.ones(3, int), trainable=5)), {})
+    updates = [reported(rule, start, update, momentum=momentum) for update in updates]
+    table = ClientTable(np.ones(3, int), trainable=5)
+    after, _ = rule.apply(updates, weights, replace(context(start), clients=table), {})
     np.testing.assert_array_equal(after.values, average(updates, weights).values)
 
 
@@ -100,7 +104,7 @@ def test_a_common_direction_is_kept():
     start, rule, weights = params(3), Normalized(), np.array([0.3, 0.7])
     a = np.array([accumulated(2, 0.5), accumulated(9, 0.5)])
     updates = [
-        rule.report(order(rule, start, momentum=0.5), Update(k, params(3 - a[k] * 0.25), 1, steps, 0.0, 0.0))
+        reported(rule, start, Update(k, params(3 - a[k] * 0.25), 1, steps, 0.0, 0.0), momentum=0.5)
         for k, steps in enumerate((2, 9))
     ]
     after, _ = rule.apply(updates, weights, context(start), {})
@@ -120,22 +124,30 @@ def test_a_liar_cannot_divide_by_nothing():
 # Quadratics h (x - b)^2 / 2
 
 
+class Nothing:
+    """Nobody looks at the models."""
+
+    def after_round(self, before, plan, outcome):
+        return Evaluated()
+
+
 def play(rule, curvatures, optima, *, lr, steps, momentum=0.0, rounds=1, selector=None, weigher=None):
     """Rounds of clients with one quadratic each, from x = 1; yields the state after each."""
     n = len(optima)
     federation = points(*zip(curvatures, optima, strict=True))
     backend = InlineBackend()
     layout = Layout.of(Point())
-    backend.host(federation, Point, layout)
+    backend.open(Workload(federation, Point, layout))
     method = Method(selector or FullSelection(), weigher or Uniform(), Quadratic(), rule)
     section = MethodSection(batch_size=1, epochs=steps, lr=lr, momentum=momentum)
-    rules = Rules(seed=0, rounds=rounds, cohort=n, training=section.training(), evaluate_every=10**9)
-    ledger = Ledger(federation.sizes, classes=2, trainable=1)
+    rules = Rules(rounds=rounds, cohort=n, training=section.training(), evaluate_every=10**9)
+    table = ClientTable(federation.sizes, classes=2, trainable=1)
     start = params(1)
     everybody = np.arange(n)
-    state = State(0, start, method.selector.init(ledger, everybody), rule.init(start, ledger, everybody), memory={})
+    state = State(0, start, method.selector.init(table, everybody), rule.init(start, table, everybody))
+    job = Job(method, rules, table, everybody, layout, seed=0)
     for _ in range(rounds):
-        state, _ = run_round(state, method, rules, ledger, federation, layout, backend)
+        state, _ = run_round(job, state, backend, Nothing())
         yield state
 
 
@@ -144,15 +156,15 @@ def test_scaf_1():
     expected = [(1.19, (0.95, -2.85), -0.95), (1.3439, (1.2255, -2.7645), -0.7695)]
     for state, (x, own, common) in zip(states, expected, strict=True):
         assert state.params.values[0] == pytest.approx(x, rel=1e-5)
-        assert [state.memory[k]["control"][0] for k in range(2)] == pytest.approx(own, rel=1e-5)
+        assert [state.client_states[k]["control"][0] for k in range(2)] == pytest.approx(own, rel=1e-5)
         assert state.server["control"][0] == pytest.approx(common, rel=1e-5)
 
 
 def test_scaf_2():
     (state,) = play(Scaffold(), (1, 1), (0, 4), lr=0.1, steps=2, selector=Scripted(((1,),)))
     assert state.params.values[0] == pytest.approx(1.57, rel=1e-6)
-    assert state.memory[1]["control"][0] == pytest.approx(-2.85, rel=1e-5)
-    assert 0 not in state.memory
+    assert state.client_states[1]["control"][0] == pytest.approx(-2.85, rel=1e-5)
+    assert 0 not in state.client_states
     assert state.server["control"][0] == pytest.approx(-1.425, rel=1e-5)
 
 
@@ -208,7 +220,7 @@ def test_the_common_control_is_the_mean_of_all_clients_own():
         Scaffold(), (1, 2, 3, 4), (0, 4, -1, 2), lr=0.05, steps=3, momentum=0.5, rounds=4, selector=Scripted(cohorts)
     )
     for state in states:
-        own = [state.memory[k]["control"][0] if k in state.memory else 0.0 for k in range(4)]
+        own = [state.client_states[k]["control"][0] if k in state.client_states else 0.0 for k in range(4)]
         assert state.server["control"][0] == pytest.approx(np.mean(own), rel=1e-5)
 
 
@@ -224,6 +236,25 @@ def test_equal_controls_correct_nothing():
 def test_the_servers_rate_stretches_the_step():
     (plain,), (half,) = (play(rule, (1, 3), (0, 4), lr=0.1, steps=4) for rule in (Scaffold(), Scaffold(server_lr=0.5)))
     assert half.params.values[0] - 1 == pytest.approx((plain.params.values[0] - 1) / 2, rel=1e-5)
+
+
+def test_what_clients_do_for_the_rules():
+    assert Average().client is None
+    assert Normalized().client == AccumulatedSteps()
+    assert Scaffold().client == ControlVariate("corrected")
+    assert Scaffold(variant="niid_bench").client == ControlVariate("niid_bench")
+
+
+@pytest.mark.parametrize(("variant", "outside"), [("corrected", False), ("niid_bench", True)])
+def test_a_correction_by_hand(variant, outside):
+    """c - c_k, where a client without a control variate has zero."""
+    rule, training = ControlVariate(variant), MethodSection().training()
+    broadcast = {"control": np.array([3.0, -1.0], np.float32)}
+    task = TrainTask(0, 0, 0, params(0, 0), CrossEntropy(), training, rule=rule, broadcast=broadcast)
+    first = rule.correction(task)
+    later = rule.correction(replace(task, client_state={"control": np.array([1.0, 1.0], np.float32)}))
+    assert (first.values.tolist(), later.values.tolist()) == ([3, -1], [2, -2])
+    assert first.outside is later.outside is outside
 
 
 @pytest.mark.parametrize(

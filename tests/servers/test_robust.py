@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, Ledger, ServerRule, Update
+from entrofed.core.parts import ServerRule
+from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import ConfigError
 from entrofed.info import similarity
 from entrofed.servers.average import average
@@ -46,8 +47,8 @@ def following(
     updates = updates_of(rows, clients)
     width = len(updates[0].params.values)
     before = Params(np.asarray(start if start is not None else np.zeros(width), np.float32), np.array([0]))
-    ledger = Ledger(sizes=np.full(99, 10), trainable=width if trainable is None else trainable)
-    context = Context(before, 4, ledger, None, 0, None)  # type: ignore[arg-type]
+    table = ClientTable(sizes=np.full(99, 10), trainable=width if trainable is None else trainable)
+    context = Context(before, 4, table, None, 0, None)  # type: ignore[arg-type]
     shares = np.full(len(updates), 1 / len(updates)) if weights is None else np.asarray(weights, np.float64)
     after, state = part.apply(updates, shares, context, {})
     assert after.values.dtype == np.float32
@@ -157,11 +158,13 @@ def test_ties_go_to_the_lower_number() -> None:
     assert following(Krum(), [[0], [1], [10], [11]], clients=[4, 3, 2, 1]).tolist() == [10]  # 101, 82, 82, 101
 
 
-def test_more_liars_than_the_cohort_allows(caplog: pytest.LogCaptureFixture) -> None:
+def test_more_adversarial_clients_than_the_cohort_allows(caplog: pytest.LogCaptureFixture) -> None:
     rows = [[0], [1], [2], [3.5], [100]]
     with caplog.at_level(logging.WARNING, "entrofed"):
         assert following(Krum(liars=2), rows).tolist() == [1]
-        assert caplog.messages == ["round 4: krum with 2 liars needs 7 clients and has 5: 1 liars are reckoned with"]
+        assert caplog.messages == [
+            "round 4: krum against 2 adversarial clients needs 7 clients and has 5: it reckons with 1"
+        ]
         caplog.clear()
         following(Krum(liars=1), rows)
         following(Krum(), rows[:1])

@@ -1,4 +1,4 @@
-"""The study without training reproduces the published figures, and its tables and pictures come out."""
+"""The study without training reproduces the published numbers, and its tables and pictures come out."""
 
 import json
 from math import log2
@@ -6,13 +6,14 @@ from math import log2
 import numpy as np
 import pytest
 
+from entrofed.charts.studies import selection_chart
 from entrofed.cli.main import main
-from entrofed.cli.tables.runs import study_tables
+from entrofed.cli.tables.studies import selection_study_tables
 from entrofed.registry import build
-from entrofed.studies.selection import chart, play, study
+from entrofed.studies.selection import CLASSES, play, study
 
 
-def test_figures_of_the_specification():
+def test_numbers_of_the_specification():
     """Mean cohort entropy in bits over partitions of CIFAR-10's counts, K = 100, M = 10; the spread is between them."""
     rows = study(clients=100, cohort=10, rounds=60, seeds=5, buffers=(), epsilons=(0.5,))
     found = {(row["partition"], row["selector"]): row for row in rows}
@@ -32,7 +33,7 @@ def test_figures_of_the_specification():
     assert found["Dirichlet 0.1", "KL"]["distinct"] <= 10
 
 
-def test_figures_by_hand():
+def test_numbers_by_hand():
     counts = np.array([[5, 0], [0, 5], [5, 0]])
     outcome = play(build("selector", "full"), counts, "iid", 3, 4, None, 0)
     assert outcome.entropy == pytest.approx(-(2 / 3 * log2(2 / 3) + 1 / 3 * log2(1 / 3)))
@@ -43,8 +44,8 @@ def test_figures_by_hand():
 
 def test_table_and_picture():
     rows = study(clients=30, cohort=5, rounds=3, seeds=2, buffers=(0.2,), epsilons=(1.0,))
-    assert [table.row_count for table in study_tables(rows)] == [5, 5]
-    spec = chart(rows).to_dict()
+    assert [table.row_count for table in selection_study_tables(rows)] == [5, 5]
+    spec = selection_chart(rows, CLASSES).to_dict()
     assert len(spec["spec"]["layer"]) == 4
     (values,) = (data for data in spec["datasets"].values()) if "datasets" in spec else ([*spec["data"]["values"]],)
     assert len(values) == 10

@@ -1,16 +1,18 @@
-"""The study of topologies without training: figures by hand, its tables, its picture, its command."""
+"""The study of topologies without training: numbers by hand, its tables, its picture, its command."""
 
 import json
 
 import numpy as np
 import pytest
 
+from entrofed.charts.studies import topology_study_chart
 from entrofed.cli.main import main
+from entrofed.cli.tables.studies import topology_study_tables
 from entrofed.core.graphs import mixing_matrix
 from entrofed.errors import ConfigError
 from entrofed.info.mixture import fit
 from entrofed.info.pooling import pooled_divergences, pooled_weights
-from entrofed.studies.topology import KINDS, chart, figures, study, tables, weighings
+from entrofed.studies.topology import KINDS, mixing_metrics, study, weighings
 
 COUNTS = np.array([[30, 0, 0], [10, 10, 0], [0, 5, 5]])
 HOOD = np.array([0, 1])
@@ -52,13 +54,13 @@ def test_empty_nodes_weigh_nothing():
         assert weights[1] == (1 / 3 if title == "uniform" else 0)
 
 
-def test_figures_by_hand():
+def test_metrics_by_hand():
     matrix = mixing_matrix([HOOD, HOOD], [[0.75, 0.25], [0.5, 0.5]])
-    found = figures(matrix, np.array([10, 30]))
+    found = mixing_metrics(matrix, np.array([10, 30]))
     assert (found["own"], found["largest"]) == ([0.75, 0.5], 0.75)
     assert found["gap"] == pytest.approx(0.75)
     assert found["bias"] == pytest.approx(2 / 3 - 1 / 4)
-    alone = figures(np.eye(2), np.array([10, 30]))
+    alone = mixing_metrics(np.eye(2), np.array([10, 30]))
     assert (alone["gap"], alone["bias"]) == (0, None)
 
 
@@ -85,8 +87,11 @@ def test_rows_of_known_cases(rows):
 
 
 def test_tables_and_picture(rows):
-    assert [(table.title, table.row_count) for table in tables(rows)] == [("Dirichlet 20", 18), ("Dirichlet 0.1", 18)]
-    spec = chart(rows).to_dict()
+    assert [(table.title, table.row_count) for table in topology_study_tables(rows)] == [
+        ("Dirichlet 20", 18),
+        ("Dirichlet 0.1", 18),
+    ]
+    spec = topology_study_chart(rows).to_dict()
     values = spec["datasets"][spec["data"]["name"]]
     assert len(values) == 36
     assert all(0 <= value["low"] <= value["gap"] <= value["high"] <= 1 for value in values)
@@ -97,7 +102,7 @@ def test_without_consensus_or_spread(monkeypatch):
     monkeypatch.setitem(KINDS, "erdos_renyi", {"probability": 0.0})
     rows = study(nodes=3, alphas=(1.0,), seeds=1, kinds=("erdos_renyi",))
     assert {(row["gap"], row["gap_std"], row["bias"], row["consensus"]) for row in rows} == {(0, None, None, 0)}
-    (table,) = tables(rows)
+    (table,) = topology_study_tables(rows)
     assert list(table.columns[5].cells) == ["none"] * 6
 
 

@@ -1,8 +1,7 @@
 import pytest
-from rich.console import Console
 
-from entrofed.cli.progress import play_all
 from entrofed.errors import ConfigError
+from entrofed.suite import play as playing
 from entrofed.suite.tune import search, spaces
 
 from .test_sweep import file  # noqa: F401
@@ -15,7 +14,7 @@ class StoppedError(Exception):
 
 
 def play(runs):
-    play_all(runs, Console(quiet=True), None, resume=True)
+    playing.play(runs, resume=True)
 
 
 def tried(file, out, trials, play=play, **options):  # noqa: F811

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrofed.core.params import Layout, Params
-from entrofed.core.types import Context, Ledger, Update
+from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import DataError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.weighers.label_entropy import LabelEntropy
 
@@ -17,9 +18,9 @@ NATS, BITS = LabelEntropy(), LabelEntropy(base="bits")
 @pytest.fixture
 def weigh(cohort):
     def make(counts, part=NATS):
-        table = np.array(counts, np.float64)
-        ledger = Ledger(sizes=np.maximum(table.sum(axis=1), 1).astype(int), label_counts=table)
-        return part.weigh(*cohort(clients=range(len(table)), ledger=ledger))
+        told = np.array(counts, np.float64)
+        table = ClientTable(sizes=np.maximum(told.sum(axis=1), 1).astype(int), facts={LabelCounts.name: told})
+        return part.weigh(*cohort(clients=range(len(told)), table=table))
 
     return make
 
@@ -45,13 +46,13 @@ def test_mea_2(weigh):
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 50), min_size=4, max_size=4), min_size=1, max_size=5))
 def test_weights_are_perplexities(counts):
-    table = np.array(counts, np.float64)
-    perplexities = np.exp(entropy_of_counts(table))
-    ledger = Ledger(sizes=np.ones(len(table), np.int64), label_counts=table)
+    told = np.array(counts, np.float64)
+    perplexities = np.exp(entropy_of_counts(told))
+    table = ClientTable(sizes=np.ones(len(told), np.int64), facts={LabelCounts.name: told})
 
     params = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))
-    updates = [Update(k, params, 1, 1, 1.0, 1.0) for k in range(len(table))]
-    weights = NATS.weigh(updates, Context(params, 0, ledger, Layout((), 1, 1, 0), 0, None)).weights
+    updates = [Update(k, params, 1, 1, 1.0, 1.0) for k in range(len(told))]
+    weights = NATS.weigh(updates, Context(params, 0, table, Layout((), 1, 1, 0), 0, None)).weights
     assert weights == pytest.approx(perplexities / perplexities.sum(), rel=1e-12)
     assert (weights >= weights.max() / 4 - 1e-12).all()
 
@@ -61,5 +62,7 @@ def test_counts_noised_away_count_as_one_class(weigh):
 
 
 def test_no_counts(cohort):
-    with pytest.raises(DataError, match="needs the clients' label counts"):
+    with pytest.raises(
+        DataError, match="weigher 'label_entropy' needs the clients' label counts, and none were released"
+    ):
         NATS.weigh(*cohort(clients=[0]))

@@ -5,10 +5,11 @@ import logging
 import numpy as np
 import pytest
 
+from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.client.evaluate import predictions
-from entrofed.client.runtime import Site
+from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Params
 from entrofed.errors import ConfigError
 from entrofed.experiment.build import prepare
@@ -81,7 +82,7 @@ def test_one_pass_equals_a_pass_for_each_model():
     samples = setup.federation.data.validation_size
     models = [Params((setup.params.values * scale).astype(np.float32), setup.params.counters) for scale in (1, 2, 5)]
     backend = InlineBackend()
-    backend.host(setup.federation, setup.build, setup.layout)
+    backend.open(Workload(setup.federation, setup.build, setup.layout))
     together = predictions(backend, samples, models)
     apart = [predictions(backend, samples, [model]) for model in models]
     assert together.samples == samples
@@ -89,16 +90,17 @@ def test_one_pass_equals_a_pass_for_each_model():
     assert together.totals.tolist() == [one.totals[0].tolist() for one in apart]
     assert (np.diff(together.entropies) < 0).all()  # larger weights, surer predictions
 
-    site = Site(setup.federation, setup.build, compiled=False)  # the plain way
-    site.bench.load(models[1])
-    site.bench.model.eval()
-    x, _ = site.samples("valid", slice(None))
-    p = site.bench.model(site.for_model(site.standardize(x))).softmax(1).detach().numpy().astype(np.float64)
+    runtime = ClientRuntime(setup.federation, setup.build, compiled=False)  # the plain way
+    model, inputs = runtime.model, runtime.model.inputs
+    model.load(models[1])
+    model.module.eval()
+    x = runtime.samples("valid", np.arange(samples)).x
+    p = model.module(inputs.for_model(inputs.standardize(x))).softmax(1).detach().numpy().astype(np.float64)
     assert together.entropies[1] == pytest.approx(-(p * np.log2(p)).sum(), rel=1e-5)
 
     workers = ProcessBackend(2)
     try:
-        workers.host(setup.federation, setup.build, setup.layout)
+        workers.open(Workload(setup.federation, setup.build, setup.layout))
         spread = predictions(workers, samples, models)
     finally:
         workers.close()

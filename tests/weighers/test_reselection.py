@@ -6,15 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrofed.core.params import Layout, Params
-from entrofed.core.types import MEAN_PREDICTION, Context, Ledger, Update
+from entrofed.core.types import ClientTable, Context, Update
+from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.weighers.reselection import SoftLabelReselection
 
 PARAMS = Params(np.zeros(1, np.float32), np.zeros(0, np.int64))
-CONTEXT = Context(PARAMS, 0, Ledger(sizes=np.ones(9, np.int64)), Layout((), 1, 1, 0), seed=0, predict=None)
+CONTEXT = Context(PARAMS, 0, ClientTable(sizes=np.ones(9, np.int64)), Layout((), 1, 1, 0), seed=0, predict=None)
 
 
 def update(client, soft, size=10):
-    return Update(client, PARAMS, size, 1, 1.0, 1.0, facts={MEAN_PREDICTION: np.array(soft, np.float64)})
+    return Update(client, PARAMS, size, 1, 1.0, 1.0, facts={MeanPrediction.name: np.array(soft, np.float64)})
 
 
 def bits(p):
@@ -25,7 +26,7 @@ def bits(p):
 def plain(updates):
     """The same, as one would write it down."""
     kept = sorted(updates, key=lambda u: u.client)
-    pool = lambda group: sum(u.num_examples * u.facts[MEAN_PREDICTION] for u in group)  # noqa: E731
+    pool = lambda group: sum(u.num_examples * u.facts[MeanPrediction.name] for u in group)  # noqa: E731
     while len(kept) > 1:
         now = bits(pool(kept))
         options = [[u for u in kept if u is not out] for out in kept]

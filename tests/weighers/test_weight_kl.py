@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from entrofed.core.params import Entry, Layout
+from entrofed.core.params import Layout, TensorEntry
 from entrofed.errors import ConfigError
 from entrofed.weighers.weight_kl import WeightHistogramKL
 
@@ -42,10 +42,10 @@ def test_fkl_3(cohort):
 
 LAYERS = Layout(
     (
-        Entry("body.weight", "trainable", (4,), 0, 4),
-        Entry("body.bias", "trainable", (1,), 4, 1),
-        Entry("projection.weight", "trainable", (5,), 5, 5),
-        Entry("norm.running_mean", "buffer", (2,), 10, 2),
+        TensorEntry("body.weight", "trainable", (4,), 0, 4),
+        TensorEntry("body.bias", "trainable", (1,), 4, 1),
+        TensorEntry("projection.weight", "trainable", (5,), 5, 5),
+        TensorEntry("norm.running_mean", "buffer", (2,), 10, 2),
     ),
     10,
     12,

@@ -5,9 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from entrofed.core.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Ledger
+from entrofed.core.parts import VALIDATION
+from entrofed.core.types import ClientTable
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import MethodSection, parse
+from entrofed.facts.label_counts import LabelCounts
+from entrofed.facts.label_mixture import LabelMixture
+from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.registry import build, describe
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
@@ -43,9 +47,8 @@ def test_a_liar_gains_no_more_than_the_cap(cohort):
     """A peer that claims a single rare class takes most of the weight, unless it is capped."""
     counts = np.array([[50, 50, 50, 0]] * 9 + [[0, 0, 0, 50]], np.float64)
     part = PooledKL(mode="histogram")
-    summaries = tuple(part.summary(row) for row in counts)
-    ledger = Ledger(sizes=np.full(10, 150), classes=4, summaries=summaries)
-    made = cohort(clients=range(10), ledger=ledger)
+    table = ClientTable(sizes=np.full(10, 150), classes=4, facts={LabelCounts.name: counts})
+    made = cohort(clients=range(10), table=table)
     assert part.weigh(*made).weights[9] > 0.6
     weighing = Capped(part, share=0.2).weigh(*made)
     assert weighing.weights[9] == pytest.approx(0.2, abs=1e-12)
@@ -60,11 +63,24 @@ def test_weights_that_fail_are_replaced_and_then_capped(cohort):
     assert Capped(WeightHistogramKL(), share=0.5).weigh(updates, context).weights == pytest.approx([0.5, 0.25, 0.25])
 
 
-def test_needs_are_those_of_the_inner_weigher():
-    assert build("weigher", {"name": "permuted", "weigher": "label_entropy"}).needs == {LABEL_COUNTS}
-    assert build("weigher", {"name": "capped", "weigher": "pooled_kl"}).needs == {LABEL_SUMMARY}
-    nested = {"name": "capped", "weigher": {"name": "permuted", "weigher": "prediction_entropy"}}
-    assert build("weigher", nested).needs == {VALIDATION}
+@pytest.mark.parametrize(
+    ("inner", "facts", "needs"),
+    [
+        ("label_entropy", (LabelCounts(),), set()),
+        ("pooled_kl", (LabelMixture(),), set()),
+        ({"name": "pooled_kl", "ratio": 0.4, "penalty": "free_params"}, (LabelMixture(0.4, "free_params"),), set()),
+        ({"name": "pooled_kl", "mode": "histogram"}, (LabelCounts(),), set()),
+        ("reselection", (MeanPrediction(),), set()),
+        ("prediction_entropy", (), {VALIDATION}),
+        ("data_size", (), set()),
+    ],
+)
+def test_facts_and_needs_are_those_of_the_inner_weigher(inner, facts, needs):
+    for name in ("permuted", "capped"):
+        for spec in (inner, {"name": "permuted", "weigher": inner}):
+            part = build("weigher", {"name": name, "weigher": spec})
+            assert part.facts == facts
+            assert part.needs == needs
 
 
 def test_described_and_built_again():
@@ -79,9 +95,9 @@ def test_described_and_built_again():
 
 
 def test_without_an_inner_weigher_the_recipes_is_wrapped():
-    method = MethodSection(name="fedklentropy", weigher="permuted").recipe()
+    method = MethodSection(name="fedklentropy", weigher="permuted").recipe
     assert method.weigher == Permuted(WeightHistogramKL())
-    method = MethodSection(name="max_entropy", weigher={"name": "capped", "share": 0.2}).recipe()
+    method = MethodSection(name="max_entropy", weigher={"name": "capped", "share": 0.2}).recipe
     assert method.weigher == Capped(LabelEntropy(), share=0.2)
 
 

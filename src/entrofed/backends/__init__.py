@@ -1,20 +1,36 @@
-"""Where orders are carried out."""
+"""Where tasks are done."""
 
-from entrofed.backends.base import Backend
+from collections.abc import Callable
+
+from entrofed.backends.base import Backend, Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
-from entrofed.errors import ConfigError
-from entrofed.experiment.config import EngineSection
+from entrofed.errors import ConfigError, unknown
+
+__all__ = ["BACKENDS", "FLOWER", "Backend", "InlineBackend", "ProcessBackend", "Workload", "backend_of"]
 
 
-def open_backend(engine: EngineSection) -> Backend:
-    """The backend that the experiment file asks for."""
-    if engine.backend == "inline":
-        return InlineBackend()
-    if engine.backend == "ray":
-        from entrofed.backends.ray import RayBackend
+def _ray(workers: int, timeout: float) -> Backend:
+    from entrofed.backends.ray import RayBackend
 
-        return RayBackend(engine.workers, timeout=engine.timeout)
-    if engine.backend == "flower":
+    return RayBackend(workers, timeout=timeout)
+
+
+BACKENDS: dict[str, Callable[[int, float], Backend]] = {
+    "inline": lambda workers, timeout: InlineBackend(),
+    "processes": lambda workers, timeout: ProcessBackend(workers, timeout=timeout),
+    "ray": _ray,
+}
+"""By the name in ``engine.backend``; a number of workers, and the seconds that a task may take."""
+
+FLOWER = "flower"
+"""Clients are the nodes of a Flower grid, which comes with the ServerApp."""
+
+
+def backend_of(name: str, workers: int, timeout: float) -> Backend:
+    """The backend of that name."""
+    if name == FLOWER:
         raise ConfigError("Flower brings its own grid: play the experiment with entrofed.flower.experiment.simulate")
-    return ProcessBackend(engine.workers, timeout=engine.timeout)
+    if name not in BACKENDS:
+        raise unknown("engine.backend", name, [*BACKENDS, FLOWER])
+    return BACKENDS[name](workers, timeout)

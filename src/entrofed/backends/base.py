@@ -1,111 +1,95 @@
-"""What every backend does: carry out orders, wherever that is."""
+"""What every backend is set up with, and how the arrays of tasks and of their results travel apart from the rest."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Layout, Params
-from entrofed.core.sums import weighted_sum
-from entrofed.core.types import Failure, PartState, Update, Weighing
+from entrofed.core.round import Pooled
+from entrofed.core.tasks import Backend
+from entrofed.core.types import Update
+from entrofed.data.federation import Federation
 
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
-    from entrofed.data.federation import Federation
+__all__ = ["Backend", "Leaf", "Workload", "attach", "detach"]
 
-
-class Order(Protocol):
-    """A piece of work that a backend carries out somewhere; a pure function of itself and the site's data."""
-
-    @property
-    def params(self) -> Params:
-        """The model it starts from."""
-        ...
-
-    @property
-    def cost(self) -> int:
-        """Samples to pass over: the backend starts with the longest."""
-        ...
-
-    def carry_out(self, site: "Site") -> Any:
-        """Do the work with the data and the model of a site."""
-        ...
-
-
-class PoolOrder(Protocol):
-    """The pooling of one peer: from its own model and those it has got to its next."""
-
-    @property
-    def params(self) -> Params:
-        """The peer's own model."""
-        ...
-
-    @property
-    def updates(self) -> tuple[Update, ...]:
-        """What it has got."""
-        ...
-
-    def pool(self) -> "Pooled":
-        """The next model and how it came about."""
-        ...
+Leaf = NDArray[Any] | Params
+"""What travels apart."""
 
 
 @dataclass(frozen=True)
-class Pooled:
-    """What came of the pooling of one peer."""
+class Workload:
+    """The data and the model of an experiment."""
 
-    params: Params
-    state: PartState
-    """What the server rule remembers at this peer."""
-    weighing: Weighing
-    digest: str
-    """Equal models have equal digests."""
+    federation: Federation
+    build: Callable[[], torch.nn.Module]
+    layout: Layout
+    compiled: bool = False
 
-
-class Backend(Protocol):
-    """Carries out orders somewhere: here, in other processes, on other machines. Knows no algorithm."""
-
-    def host(
-        self,
-        federation: "Federation",
-        build: Callable[[], torch.nn.Module],
-        layout: Layout,
-        *,
-        compiled: bool = False,
-    ) -> None:
-        """Set up the data and the model of an experiment; replaces what was there before."""
-        ...
-
-    def run(self, orders: Sequence[Order]) -> list[Any]:
-        """What came of each order, in the order given; a :class:`Failure` where nothing did."""
-        ...
-
-    def close(self) -> None:
-        """Let go of workers and memory."""
-        ...
-
-    def train_peers(self, orders: Sequence["WorkOrder"], fault: Callable[[Any, int], str | None]) -> list[Any]:
-        """As :meth:`run`, but what ``fault`` finds fault with becomes a failure, and models may stay where they are:
-        their values are fetched when somebody looks at them."""
-        answers = self.run(orders)
-        faults = [fault(answer, order.client) for answer, order in zip(answers, orders, strict=True)]
-        return [answer if reason is None else Failure(reason) for answer, reason in zip(answers, faults, strict=True)]
-
-    def pool(self, orders: Sequence[PoolOrder]) -> list[Pooled]:
-        """Carry out the pooling of peers; models may stay where they are."""
-        return [order.pool() for order in orders]
-
-    def consensus(self, models: Sequence[Params]) -> tuple[Params, NDArray[np.float64]]:
-        """The mean of models, and the distance of each from it; the mean may stay where it is."""
-        return consensus(models)
+    def runtime(self) -> ClientRuntime:
+        """Where tasks are done."""
+        return ClientRuntime(self.federation, self.build, compiled=self.compiled)
 
 
-def consensus(models: Sequence[Params]) -> tuple[Params, NDArray[np.float64]]:
-    """The mean of models, and the Euclidean distance of each from it."""
-    mean = weighted_sum([model.values for model in models], np.full(len(models), 1 / len(models)))
-    distances = np.array([np.sqrt(((model.values - mean) ** 2).sum()) for model in models])
-    return Params(mean.astype(np.float32), np.max([model.counters for model in models], axis=0)), distances
+@dataclass(frozen=True)
+class _Slot:
+    """Stands for the leaf of this number."""
+
+    number: int
+
+
+RESULTS: dict[type[Any], tuple[str, ...]] = {
+    Update: ("params", "client_state", "facts"),
+    Pooled: ("params", "server"),
+}
+"""The fields of results that hold arrays; a task names its own."""
+
+
+def detach(thing: Any, leaves: list[Leaf], wanted: Callable[[Leaf], bool] = lambda leaf: True) -> Any:
+    """The thing with a slot in place of each array or model in the fields that hold some; these go to ``leaves``.
+
+    Leaves that are not ``wanted`` stay where they are.
+
+    >>> leaves = []
+    >>> detach(({"a": np.ones(2)}, 7), leaves), len(leaves)
+    (({'a': _Slot(number=0)}, 7), 1)
+    """
+
+    known: dict[int, _Slot] = {}  # what stands in several places travels once
+
+    def take(leaf: Leaf) -> Leaf | _Slot:
+        if id(leaf) not in known:
+            if not wanted(leaf):
+                return leaf
+            leaves.append(leaf)
+            known[id(leaf)] = _Slot(len(leaves) - 1)
+        return known[id(leaf)]
+
+    return _exchange(thing, (np.ndarray, Params), take)
+
+
+def attach(thing: Any, leaves: list[Leaf]) -> Any:
+    """The inverse of :func:`detach`."""
+    return _exchange(thing, (_Slot,), lambda slot: leaves[slot.number])
+
+
+def _exchange(thing: Any, kinds: tuple[type[Any], ...], change: Callable[[Any], Any]) -> Any:
+    """The thing with all of these kinds changed: itself, in tuples, in mappings, and in the fields that hold arrays."""
+    if isinstance(thing, kinds):
+        return change(thing)
+    if type(thing) is tuple:
+        return tuple([_exchange(inner, kinds, change) for inner in thing])
+    if thing is None or isinstance(thing, np.ndarray) or (type(thing) is dict and not thing):
+        return thing
+    fields = RESULTS.get(type(thing)) or getattr(thing, "arrays", None)
+    if fields is None:
+        found = type(thing) is dict or isinstance(thing, Mapping)
+        return {key: _exchange(inner, kinds, change) for key, inner in thing.items()} if found else thing
+    changed = object.__new__(type(thing))  # a copy of a frozen dataclass, without checking its fields again
+    changed.__dict__.update(thing.__dict__)
+    changed.__dict__.update({name: _exchange(getattr(thing, name), kinds, change) for name in fields})
+    return changed

@@ -1,8 +1,9 @@
-"""Orders carried out by persistent worker processes, one thread each.
+"""Tasks done by persistent worker processes, one thread each.
 
-The dataset lies once in shared memory. A worker has room for one model in and one model out, also shared, so
-that models are copied but never serialized. The longest orders go first, and a worker takes the next as soon
-as it is free. A worker that dies is replaced and its order tried once more, then given up.
+The dataset lies once in shared memory. A worker has a block of shared memory for what comes in and one for what goes
+out: every array of a task and of what comes of it is copied there, and nothing but small records goes through the pipe.
+Blocks grow as needed. The longest tasks go first, and a worker takes the next as soon as it is free. A worker that dies
+is replaced and its task tried once more, then given up.
 """
 
 import os
@@ -13,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -23,40 +24,40 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.backends.base import Backend, Order
-from entrofed.backends.inline import attempt
-from entrofed.backends.shared import Handle, SharedArrays
-from entrofed.client.runtime import Site
+from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
+from entrofed.backends.shared import Handle, SharedArrays, SharedBlock, Spec, placed
+from entrofed.client.work import attempt
 from entrofed.core.params import Layout, Params
-from entrofed.core.types import Failure, Update
+from entrofed.core.tasks import Task
+from entrofed.core.types import Failure
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 
 TUNABLES = "GLIBC_TUNABLES"
+SHORT, TOGETHER, TURNS = 64, 16, 4
+"""Samples up to which a task is short, how many of these go together at most, and how often each worker gets some."""
 TRIES = 2
 GRACE = 5.0
 """Seconds a worker is given to end by itself."""
+SPARE = 1 << 16
+"""Bytes of a new block beyond what is needed at once."""
+ATTACHED = 6
+"""Blocks that a worker keeps attached: its three, and those before they grew."""
 START: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
 """Workers are copies of a process that has loaded torch and computed nothing: to load it takes seconds."""
 
 
 class ProcessBackend(Backend):
-    """A pool of worker processes behind the backend interface."""
+    """A set of worker processes behind the backend interface."""
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
         self._timeout = timeout
         self._workers = [_Worker() for _ in range(workers)]
         self._data: SharedArrays | None = None
 
-    def host(
-        self,
-        federation: Federation,
-        build: Callable[[], torch.nn.Module],
-        layout: Layout,
-        *,
-        compiled: bool = False,
-    ) -> None:
+    def open(self, workload: Workload) -> None:
         """Give every worker the data and the model of an experiment."""
+        federation = workload.federation
         data = _fields(federation.data)
         arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
         if self._data is not None:
@@ -67,43 +68,70 @@ class ProcessBackend(Backend):
             names=tuple(arrays),
             arrays=self._data.handle,
             federation={name: value for name, value in _fields(federation).items() if name != "data"},
-            build=build,
-            compiled=compiled,
+            build=workload.build,
+            layout=workload.layout,
+            compiled=workload.compiled,
         )
         for worker in self._workers:
-            worker.host(setting, layout)
+            worker.open(setting)
 
-    def run(self, orders: Sequence[Order]) -> list[Any]:
-        """Carry out the orders, longest first, on whichever worker is free."""
-        outcomes: list[Any] = [None] * len(orders)
-        waiting = deque(sorted(range(len(orders)), key=lambda i: -orders[i].cost))
-        tries = [0] * len(orders)
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Do the tasks, longest first, on whichever worker is free; what moves more than it computes, here."""
+        outcomes: list[Any] = [attempt(task, None) if task.near else None for task in tasks]
+        waiting, tries = deque(self._bundles(tasks)), [0] * len(tasks)
         idle = list(self._workers)
-        busy: dict[Any, tuple[_Worker, int, float]] = {}
+        busy: dict[Any, tuple[_Worker, list[int], float]] = {}
+
+        def give(worker: _Worker) -> None:
+            bundle = waiting.popleft()
+            worker.give(tuple([tasks[index] for index in bundle]))
+            busy[worker.connection] = (worker, bundle, time.monotonic() + self._timeout)
+
+        def failed(bundle: list[int], reason: str, most: int) -> None:
+            """Of several tasks nobody knows which it was: each is tried again by itself."""
+            if len(bundle) > 1:
+                waiting.extendleft([index] for index in reversed(bundle))
+                return
+            (index,) = bundle
+            tries[index] += 1
+            outcomes[index] = Failure(reason.format(times=tries[index]))
+            if tries[index] < most:
+                waiting.appendleft(bundle)
+
         while waiting or busy:
             while idle and waiting:
-                worker, index = idle.pop(), waiting.popleft()
-                tries[index] += 1
-                worker.give(orders[index])
-                busy[worker.connection] = (worker, index, time.monotonic() + self._timeout)
+                give(idle.pop())
             soonest = min(deadline for _, _, deadline in busy.values())
             ready = wait(list(busy), timeout=max(0.0, soonest - time.monotonic()))
             now = time.monotonic()
             late = [key for key, (_, _, deadline) in busy.items() if key not in ready and now >= deadline]
             for key in [*ready, *late]:
-                worker, index, _ = busy.pop(key)
-                try:
-                    outcomes[index] = worker.take() if key in ready else self._too_late(worker)
-                except EOFError:
-                    outcomes[index] = Failure(f"its worker died (exit code {worker.replace()}), {tries[index]} times")
-                    if tries[index] < TRIES:
-                        waiting.appendleft(index)
-                idle.append(worker)
+                worker, bundle, _ = busy.pop(key)
+                parcel = None
+                if key in late:
+                    worker.replace()
+                    failed(bundle, f"no answer within {self._timeout:g} s", 1)
+                else:
+                    try:
+                        parcel = worker.take()
+                    except EOFError:
+                        failed(bundle, f"its worker died (exit code {worker.replace()}), {{times}} times", TRIES)
+                if waiting:
+                    give(worker)  # before what it has made is looked at, so that it does not wait
+                else:
+                    idle.append(worker)
+                if parcel is not None:
+                    for index, outcome in zip(bundle, worker.unpack(parcel), strict=True):
+                        outcomes[index] = outcome
         return outcomes
 
-    def _too_late(self, worker: "_Worker") -> Failure:
-        worker.replace()
-        return Failure(f"no answer within {self._timeout:g} s")
+    def _bundles(self, tasks: Sequence[Task]) -> list[list[int]]:
+        """The tasks for workers, longest first; of many short ones several go together, for a message takes time."""
+        order = sorted((i for i, task in enumerate(tasks) if not task.near), key=lambda i: -tasks[i].cost)
+        long = [i for i in order if tasks[i].cost > SHORT]
+        short = order[len(long) :]
+        size = max(1, min(TOGETHER, len(short) // (TURNS * len(self._workers))))
+        return [[i] for i in long] + [short[k : k + size] for k in range(0, len(short), size)]
 
     def close(self) -> None:
         """End the workers and free the shared memory."""
@@ -121,28 +149,83 @@ def _fields(thing: Dataset | Federation) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What a worker sets up its site from: the fields of dataset and federation, with the dataset's arrays shared."""
+    """A workload as the fields of its dataset and federation, with the dataset's arrays in shared memory."""
 
     data: dict[str, Any]
     names: tuple[str, ...]
     arrays: Handle
     federation: dict[str, Any]
     build: Callable[[], torch.nn.Module]
+    layout: Layout
     compiled: bool
 
-    def site(self, arrays: list[NDArray[Any]]) -> Site:
-        """The site, once the arrays are at hand."""
+    def workload(self, arrays: list[NDArray[Any]]) -> Workload:
+        """The workload, once the arrays are at hand."""
         data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
-        return Site(Federation(data=data, **self.federation), self.build, compiled=self.compiled)
+        return Workload(Federation(data=data, **self.federation), self.build, self.layout, self.compiled)
+
+
+_Parcel = tuple[Any, str, tuple[Spec, ...], tuple[bool, ...]]
+"""Tasks, or what came of them, without their arrays; the block in which these lie, the place of each, and for each leaf
+whether it is a model, which is two arrays."""
+
+
+def _unpack(parcel: _Parcel, view: Callable[[Spec], NDArray[Any]]) -> Any:
+    """The tasks, or what came of them, with the arrays as ``view`` gives them."""
+    content, _, specs, models = parcel
+    arrays = iter([view(spec) for spec in specs])
+    leaves: list[Leaf] = [Params(next(arrays), next(arrays)) if model else next(arrays) for model in models]
+    return attach(content, leaves)
+
+
+class _Packer:
+    """Writes parcels into a block; an array that lies there already, in its place, is not copied again."""
+
+    def __init__(self) -> None:
+        self._held: list[NDArray[Any]] = []
+        self._specs: tuple[Spec, ...] = ()
+        self.content: Any = None
+
+    def lay_out(self, thing: Any) -> int:
+        """Take the arrays out of a thing, and find a place for each; returns the bytes that they take."""
+        leaves: list[Leaf] = []
+        self.content = detach(thing, leaves, _plain)
+        self._models = tuple(isinstance(leaf, Params) for leaf in leaves)
+        self._arrays = [array for leaf in leaves for array in _arrays(leaf)]
+        self._places, size = placed(self._arrays)
+        return size
+
+    def write(self, block: SharedBlock) -> _Parcel:
+        """Copy the arrays into a block that is large enough."""
+        for i, (array, spec) in enumerate(zip(self._arrays, self._places, strict=True)):
+            if i >= len(self._held) or self._held[i] is not array or self._specs[i] != spec:
+                block.view(spec)[...] = array
+        self._held, self._specs = self._arrays, self._places
+        return self.content, block.name, self._places, self._models
+
+    def forget(self) -> None:
+        """Nothing lies in the block any more, or it is another."""
+        self._held = []
+
+
+def _arrays(leaf: Leaf) -> tuple[NDArray[Any], ...]:
+    return (leaf.values, leaf.counters) if isinstance(leaf, Params) else (leaf,)
+
+
+def _plain(leaf: Leaf) -> bool:
+    """Whether a leaf can lie in shared memory; all else goes through the pipe, to be refused later."""
+    return all(isinstance(array, np.ndarray) and array.dtype.kind in "biufc" for array in _arrays(leaf))
 
 
 class _Worker:
-    """The parent's side of one worker: its process, its end of the pipe, its two boxes."""
+    """The parent's side of one worker: its process, its end of the pipe, and its blocks: one for what comes in, and two
+    for what goes out by turns, so that one can be read while the worker goes on.
+    """
 
     def __init__(self) -> None:
-        self._message: tuple[_Setting, Handle] | None = None
-        self._boxes: SharedArrays | None = None
-        self._inbox: Params | None = None
+        self._setting: _Setting | None = None
+        self._inbox, self._packer = SharedBlock(size=SPARE), _Packer()
+        self._outboxes, self._turn = [SharedBlock(size=SPARE), SharedBlock(size=SPARE)], 0
         self._start()
 
     def _start(self) -> None:
@@ -152,42 +235,49 @@ class _Worker:
         with _as_a_worker_wants_it():
             self._process.start()
         theirs.close()
-        self._inbox = None
-        if self._message is not None:
-            self._send(self._message)
+        self._packer.forget()
+        if self._setting is not None:
+            self._send(self._setting)
 
     def _send(self, message: Any) -> None:
         with suppress(OSError):  # if it is dead, the next read says so
             self.connection.send(message)
 
-    def host(self, setting: _Setting, layout: Layout) -> None:
-        if self._boxes is not None:
-            self._boxes.close()
-        values, counters = np.empty(layout.floats, np.float32), np.empty(layout.counters, np.int64)
-        self._boxes = SharedArrays.create([values, counters, values, counters])
-        self._inbox = None
-        self._message = (setting, self._boxes.handle)
-        self._send(self._message)
+    def open(self, setting: _Setting) -> None:
+        self._setting = setting
+        self._packer.forget()
+        self._send(setting)
 
-    def give(self, order: Order) -> None:
-        """Start on an order; the model is copied only if it is not there yet."""
-        if self._boxes is None:
-            raise RuntimeError("host() comes before run()")
-        if self._inbox is not order.params:
-            self._boxes.arrays[0][...] = order.params.values
-            self._boxes.arrays[1][...] = order.params.counters
-            self._inbox = order.params
-        self._send(replace(order, params=None))  # type: ignore[type-var]
+    def give(self, tasks: tuple[Task, ...]) -> None:
+        """Start on tasks."""
+        if self._setting is None:
+            raise RuntimeError("open() comes before run()")
+        size = self._packer.lay_out(tasks)
+        if size > self._inbox.size:
+            self._inbox.close()
+            self._inbox = SharedBlock(size=size + SPARE)
+            self._packer.forget()
+        self._turn = 1 - self._turn
+        self._send((self._packer.write(self._inbox), self._outboxes[self._turn].name))
 
-    def take(self) -> Any:
-        """What came of the order; EOFError if the worker died over it."""
+    def take(self) -> _Parcel:
+        """What came of the tasks, still packed; EOFError if the worker died over them."""
         try:
-            outcome, boxed = self.connection.recv()
+            found = self.connection.recv()
+            while isinstance(found, int):  # bytes that it needs to lay down what it has
+                self._outboxes[self._turn].close()
+                self._outboxes[self._turn] = SharedBlock(size=found + SPARE)
+                self.connection.send(self._outboxes[self._turn].name)
+                found = self.connection.recv()
         except OSError as error:
             raise EOFError from error
-        if not boxed or self._boxes is None:
-            return outcome
-        return replace(outcome, params=Params(self._boxes.arrays[2].copy(), self._boxes.arrays[3].copy()))
+        parcel: _Parcel = found
+        return parcel
+
+    def unpack(self, parcel: _Parcel) -> Any:
+        """What came of tasks, as copies; before those after the next are given."""
+        block = next(block for block in self._outboxes if block.name == parcel[1])
+        return _unpack(parcel, lambda spec: block.view(spec).copy())
 
     def replace(self) -> int | None:
         """A new process in the place of this one; returns the exit code of the old."""
@@ -205,8 +295,8 @@ class _Worker:
 
     def close(self) -> None:
         self._end(GRACE)
-        if self._boxes is not None:
-            self._boxes.close()
+        for block in (self._inbox, *self._outboxes):
+            block.close()
 
 
 @contextmanager
@@ -229,36 +319,41 @@ def _as_a_worker_wants_it() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
+class _Blocks:
+    """A worker's view of the parent's blocks; the last few stay attached."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, SharedBlock] = {}
+
+    def find(self, name: str) -> SharedBlock:
+        """The block of that name."""
+        if name not in self._known:
+            if len(self._known) >= ATTACHED:
+                self._known.pop(next(iter(self._known))).close()
+            self._known[name] = SharedBlock(name=name)
+        return self._known[name]
+
+
 def _work(connection: Connection) -> None:
-    """A worker's life: set up a site, carry out orders, end when the parent lets go of the pipe."""
+    """A worker's life: set up a runtime, do tasks, end when the parent lets go of the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    site: Site | None = None
-    data: SharedArrays | None = None
-    boxes: SharedArrays | None = None
+    blocks, packer = _Blocks(), _Packer()
+    runtime, data = None, None
     while True:
         try:
             message = connection.recv()
+            if isinstance(message, _Setting):
+                data = SharedArrays.attach(message.arrays)
+                runtime = message.workload(data.arrays).runtime()
+                continue
+            parcel, outbox = message
+            tasks = _unpack(parcel, blocks.find(parcel[1]).view)
+            size, target = packer.lay_out(tuple([attempt(task, runtime) for task in tasks])), blocks.find(outbox)
+            if size > target.size:
+                connection.send(size)
+                target = blocks.find(connection.recv())
+            packer.forget()
+            connection.send(packer.write(target))
         except (EOFError, OSError):
             return
-        if isinstance(message, tuple):
-            setting, handle = message
-            data, boxes = SharedArrays.attach(setting.arrays), SharedArrays.attach(handle)
-            site = setting.site(data.arrays)
-            inbox = Params(boxes.arrays[0], boxes.arrays[1])
-            continue
-        if site is None or boxes is None:
-            raise RuntimeError("an order came before the site")
-        outcome = attempt(replace(message, params=inbox), site)
-        boxed = isinstance(outcome, Update) and _put(outcome.params, boxes.arrays[2:])
-        connection.send((replace(outcome, params=None) if boxed else outcome, boxed))
-
-
-def _put(params: Params, boxes: list[NDArray[Any]]) -> bool:
-    """Copy a model into its box, if it fits; one that does not goes through the pipe, and is refused later."""
-    arrays: tuple[NDArray[Any], ...] = (params.values, params.counters)
-    fits = all(array.dtype == box.dtype and array.shape == box.shape for array, box in zip(arrays, boxes, strict=True))
-    if fits:
-        for array, box in zip(arrays, boxes, strict=True):
-            box[...] = array
-    return fits

@@ -1,10 +1,10 @@
-"""Orders carried out by actors on a Ray cluster (the extra ``ray``).
+"""Tasks done by actors on a Ray cluster (the extra ``ray``).
 
-The data goes to the object store once. Models travel through the object store: in a central run between the server,
-which is the driver, and the actors; among peers (``train_peers``, ``pool``, ``consensus``) from actor to actor, while
-the driver holds references only. An actor that is lost is replaced, on whichever node is left, and its order tried
-again. Models of peers that were lost with a node raise :class:`~entrofed.errors.LostModelsError`: the run goes back to
-its checkpoint.
+The data goes to the object store once, and so does every array of a task. Models that come of tasks stay in the object
+store until somebody looks at them: in a central run that is the server, which is the driver; among peers they go from
+actor to actor, while the driver holds references only. An actor that is lost is replaced, on whichever node is left,
+and its task tried again. Models that were lost with a node raise :class:`~entrofed.errors.LostModelsError`: the run
+goes back to its checkpoint.
 
 ``RAY_ADDRESS`` names the cluster; without it, one is started on this machine.
 """
@@ -15,20 +15,17 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from entrofed.backends.base import Backend, Order, Pooled, PoolOrder, consensus
-from entrofed.backends.inline import attempt
-from entrofed.client.runtime import Site
-from entrofed.client.train import WorkOrder
+from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
+from entrofed.client.runtime import ClientRuntime
+from entrofed.client.work import attempt
 from entrofed.core.params import Layout, Params
-from entrofed.core.types import Failure, Update
-from entrofed.data.federation import Federation
+from entrofed.core.tasks import Task
+from entrofed.core.types import Failure
 from entrofed.errors import ConfigError, LostModelsError
 
 log = logging.getLogger("entrofed")
@@ -36,7 +33,7 @@ log = logging.getLogger("entrofed")
 TRIES = 4
 """A node that dies may take an actor with it that was only just put there."""
 PAUSE = 1.0
-"""Seconds before a lost order is tried again: a cluster takes time to notice that a node is gone."""
+"""Seconds before a lost task is tried again: a cluster takes time to notice that a node is gone."""
 LOST = ("ActorDiedError", "ActorUnavailableError", "NodeDiedError", "WorkerCrashedError")
 LOST_OBJECTS = ("ObjectLostError", "OwnerDiedError", "ObjectReconstructionFailedError", "ObjectFreedError")
 
@@ -44,58 +41,64 @@ LOST_OBJECTS = ("ObjectLostError", "OwnerDiedError", "ObjectReconstructionFailed
 class RemoteParams(Params):
     """A model in the object store; its values are fetched when somebody looks at them."""
 
-    def __init__(self, ref: Any) -> None:
-        object.__setattr__(self, "ref", ref)
+    def __init__(self, ref: Any, problem: str | None, nonfinite: int) -> None:
+        for name, value in (("ref", ref), ("_problem", problem), ("_nonfinite", nonfinite)):
+            object.__setattr__(self, name, value)
 
     def __getattribute__(self, name: str) -> Any:
         if name in ("values", "counters"):
             return getattr(_fetch(object.__getattribute__(self, "ref")), name)
         return object.__getattribute__(self, name)
 
+    @property
+    def nonfinite(self) -> int:
+        """As it was found where the model was made."""
+        found: int = object.__getattribute__(self, "_nonfinite")
+        return found
+
+    def problem(self, layout: Layout) -> str | None:
+        """As it was found where the model was made."""
+        found: str | None = object.__getattribute__(self, "_problem")
+        return found
+
 
 def _fetch(ref: Any) -> Params:
     import ray
 
     try:
-        found: Params = ray.get(ref)
+        (found,) = ray.get(ref)
     except ray.exceptions.RayError as error:
         raise LostModelsError(f"a model was lost with its node: {type(error).__name__}") from None
-    return found
+    model: Params = found
+    return model
 
 
 class _Actor:
-    """A worker's side: a site, and orders that are carried out on it."""
+    """A worker's side: a runtime, and tasks that are done with it."""
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
         warnings.filterwarnings("ignore", message=".*not writable.*")  # what comes from the object store is only read
-        self._site: Site | None = None
+        self._runtime: ClientRuntime | None = None
 
-    def host(self, federation: Federation, build: Callable[[], torch.nn.Module], compiled: bool) -> None:
-        self._site = Site(federation, build, compiled=compiled)
+    def open(self, workload: Workload) -> None:
+        self._runtime, self._layout = workload.runtime(), workload.layout
 
-    def carry(self, order: Any, params: Params, fault: Callable[[Any, int], str | None] | None) -> tuple[Any, Any]:
-        """What came of an order, and apart from it the model, if there is one."""
-        if self._site is None:
-            raise RuntimeError("an order came before the site")
-        outcome = attempt(replace(order, params=params), self._site)
-        if fault is not None and (reason := fault(outcome, order.client)) is not None:
-            outcome = Failure(reason)
-        if isinstance(outcome, Update):
-            return replace(outcome, params=None), outcome.params  # type: ignore[arg-type]
-        return outcome, None
-
-    def pool(self, order: Any, own: Params, *models: Params) -> tuple[Any, Any]:
-        updates = tuple(replace(update, params=model) for update, model in zip(order.updates, models, strict=True))
-        pooled = replace(order, params=own, updates=updates).pool()
-        return replace(pooled, params=None), pooled.params
+    def run(self, content: Any, *leaves: Any) -> tuple[Any, Any]:
+        """What came of a task, and apart from it the model, if there is one, with what is known of it."""
+        outcome = attempt(attach(content, [leaf[0] for leaf in leaves]), self._runtime)
+        models: list[Leaf] = []
+        rest = detach(outcome, models, lambda leaf: isinstance(leaf, Params) and not models)
+        if not models or not isinstance(models[0], Params):
+            return (rest, None), None
+        problem = models[0].problem(self._layout)
+        return (rest, (problem, 0 if problem else models[0].nonfinite)), (models[0],)
 
 
 @dataclass
-class _Task:
-    """A call of an actor: which method, with which arguments; made again if the actor is lost."""
+class _Call:
+    """A task on its way; made again if the actor is lost."""
 
-    method: str
     arguments: tuple[Any, ...]
     cost: float
     tries: int = 0
@@ -118,103 +121,54 @@ class RayBackend(Backend):
             here = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
         self._class = self._ray.remote(_Actor)
-        self._setting: tuple[Any, ...] | None = None
+        self._workload: Any = None
         self._actors = [self._new(num_cpus=1) for _ in range(workers)]
 
     def _new(self, num_cpus: int) -> Any:
         actor = self._class.options(num_cpus=num_cpus, scheduling_strategy="SPREAD").remote()
-        if self._setting is not None:
-            actor.host.remote(*self._setting)
+        if self._workload is not None:
+            actor.open.remote(self._workload)
         return actor
 
-    def host(
-        self,
-        federation: Federation,
-        build: Callable[[], torch.nn.Module],
-        layout: Layout,
-        *,
-        compiled: bool = False,
-    ) -> None:
+    def open(self, workload: Workload) -> None:
         """Put the data into the object store, and set up every actor."""
-        self._setting = (self._ray.put(federation), build, compiled)
-        self._ray.get([actor.host.remote(*self._setting) for actor in self._actors])
+        self._workload = self._ray.put(workload)
+        self._ray.get([actor.open.remote(self._workload) for actor in self._actors])
 
-    def run(self, orders: Sequence[Order]) -> list[Any]:
-        """Carry out the orders; models come back to the driver."""
-        return [self._whole(small, ref) for small, ref in self._play(self._carry(orders, None))]
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Do the tasks, longest first, on whichever actor is free."""
+        put = self._put()
+        calls = []
+        for task in tasks:
+            leaves: list[Leaf] = []
+            content = detach(task, leaves)
+            calls.append(_Call((content, *(put(leaf) for leaf in leaves)), task.cost))
+        return [_outcome(*found) for found in self._play(calls)]
 
-    def _whole(self, outcome: Any, ref: Any) -> Any:
-        if not isinstance(outcome, Update):
-            return outcome
-        model = _fetch(ref)
-        return replace(outcome, params=Params(model.values.copy(), model.counters.copy()))
-
-    def train_peers(self, orders: Sequence[WorkOrder], fault: Callable[[Any, int], str | None]) -> list[Any]:
-        """Train; the models stay in the object store."""
-        outcomes = self._play(self._carry(orders, fault))
-        return [
-            replace(small, params=RemoteParams(ref)) if isinstance(small, Update) else small for small, ref in outcomes
-        ]
-
-    def pool(self, orders: Sequence[PoolOrder]) -> list[Pooled]:
-        """Pool at the actors; models go there from the object store, and stay there."""
-        put = self._refs()
-        tasks = []
-        for order in orders:
-            bare = tuple(replace(update, params=None) for update in order.updates)  # type: ignore[arg-type]
-            small = replace(order, params=None, updates=bare)  # type: ignore[type-var]
-            models = [put(update.params) for update in order.updates]
-            tasks.append(_Task("pool", (small, put(order.params), *models), len(models)))
-        found = []
-        for small, ref in self._play(tasks):
-            if isinstance(small, Failure):
-                raise LostModelsError(f"the pooling of a peer failed: {small.reason}")
-            found.append(replace(small, params=RemoteParams(ref)))
-        return found
-
-    def consensus(self, models: Sequence[Params]) -> tuple[Params, NDArray[np.float64]]:
-        """The mean, computed where the scheduler wants it."""
-        put = self._refs()
-        distant = self._ray.remote(_consensus).options(num_cpus=0, num_returns=2)
-        mean, distances = distant.remote(*(put(model) for model in models))
-        try:
-            return RemoteParams(mean), np.array(self._ray.get(distances))
-        except self._ray.exceptions.RayError as error:
-            raise LostModelsError(f"a model was lost with its node: {type(error).__name__}") from None
-
-    def _refs(self) -> Callable[[Params], Any]:
-        """References to models; one that is here goes to the object store once."""
+    def _put(self) -> Callable[[Leaf], Any]:
+        """References to arrays and models; one that is here goes to the object store once."""
         known: dict[int, Any] = {}
 
-        def put(params: Params) -> Any:
-            if isinstance(params, RemoteParams):
-                return object.__getattribute__(params, "ref")
-            if id(params) not in known:
-                known[id(params)] = self._ray.put(params)
-            return known[id(params)]
+        def put(leaf: Leaf) -> Any:
+            if isinstance(leaf, RemoteParams):
+                return object.__getattribute__(leaf, "ref")
+            if id(leaf) not in known:
+                known[id(leaf)] = self._ray.put((leaf,))
+            return known[id(leaf)]
 
         return put
 
-    def _carry(self, orders: Sequence[Order], fault: Callable[[Any, int], str | None] | None) -> list[_Task]:
-        put = self._refs()
-        return [
-            _Task("carry", (replace(order, params=None), put(order.params), fault), order.cost)  # type: ignore[type-var]
-            for order in orders
-        ]
-
-    def _play(self, tasks: list[_Task]) -> list[tuple[Any, Any]]:
-        """Carry out the tasks, longest first, on whichever actor is free."""
+    def _play(self, calls: list[_Call]) -> list[tuple[Any, Any]]:
         ray = self._ray
-        outcomes: list[tuple[Any, Any]] = [(None, None)] * len(tasks)
-        waiting = deque(sorted(range(len(tasks)), key=lambda i: -tasks[i].cost))
+        outcomes: list[tuple[Any, Any]] = [((None, None), None)] * len(calls)
+        waiting = deque(sorted(range(len(calls)), key=lambda i: -calls[i].cost))
         idle = list(range(len(self._actors)))
         busy: dict[Any, tuple[int, int, Any, float]] = {}
         while waiting or busy:
             while idle and waiting:
                 place, index = idle.pop(), waiting.popleft()
-                tasks[index].tries += 1
-                call = getattr(self._actors[place], tasks[index].method).options(num_returns=2)
-                small, model = call.remote(*tasks[index].arguments)
+                calls[index].tries += 1
+                small, model = self._actors[place].run.options(num_returns=2).remote(*calls[index].arguments)
                 busy[small] = (place, index, model, time.monotonic() + self._timeout)
             soonest = min(deadline for *_, deadline in busy.values())
             ready, _ = ray.wait(list(busy), timeout=max(0.0, soonest - time.monotonic()))
@@ -223,7 +177,7 @@ class RayBackend(Backend):
             for small in [*ready, *late]:
                 place, index, model, _ = busy.pop(small)
                 if small in late:
-                    outcomes[index] = (Failure(f"no answer within {self._timeout:g} s"), None)
+                    outcomes[index] = ((Failure(f"no answer within {self._timeout:g} s"), None), None)
                     self._replace(place)
                 else:
                     try:
@@ -235,8 +189,9 @@ class RayBackend(Backend):
                         if name not in LOST:
                             raise
                         self._replace(place)
-                        outcomes[index] = (Failure(f"its actor was lost ({name}), {tasks[index].tries} times"), None)
-                        if tasks[index].tries < TRIES:
+                        reason = f"its actor was lost ({name}), {calls[index].tries} times"
+                        outcomes[index] = ((Failure(reason, LostModelsError(reason)), None), None)
+                        if calls[index].tries < TRIES:
                             time.sleep(PAUSE)
                             waiting.appendleft(index)
                 idle.append(place)
@@ -260,5 +215,7 @@ def _lost(error: Any) -> bool:
     return type(getattr(error, "cause", None)).__name__ in LOST_OBJECTS
 
 
-def _consensus(*models: Params) -> tuple[Params, NDArray[np.float64]]:
-    return consensus(models)
+def _outcome(small: tuple[Any, Any], ref: Any) -> Any:
+    """What came of a task; its model stays where it is."""
+    rest, known = small
+    return rest if known is None else attach(rest, [RemoteParams(ref, *known)])

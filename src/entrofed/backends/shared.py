@@ -1,4 +1,4 @@
-"""Arrays in a named block of shared memory, to be seen by several processes without copying."""
+"""Arrays in named blocks of shared memory, to be seen by several processes without copying."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,48 +11,75 @@ from numpy.typing import NDArray
 
 ALIGN = 64
 
+Spec = tuple[tuple[int, ...], str, int]
+"""Shape, type and offset of an array in its block."""
+
+
+def placed(arrays: Sequence[NDArray[Any]]) -> tuple[tuple[Spec, ...], int]:
+    """A place for each array, one behind the other, and the bytes that all of them take.
+
+    >>> placed([np.zeros(3), np.zeros((2, 2), np.int8)])
+    ((((3,), '<f8', 0), ((2, 2), '|i1', 64)), 128)
+    """
+    specs: list[Spec] = []
+    end = 0
+    for array in arrays:
+        specs.append((array.shape, array.dtype.str, end))
+        end += -(-array.nbytes // ALIGN) * ALIGN
+    return tuple(specs), end
+
+
+class SharedBlock:
+    """A block of shared memory. The process that creates it also removes it; others attach to it by its name."""
+
+    def __init__(self, *, size: int = 0, name: str | None = None) -> None:
+        self._owner = name is None
+        self._block = SharedMemory(name, create=name is None, size=max(size, 1))
+        self.name, self.size = self._block.name, self._block.size
+
+    def view(self, spec: Spec) -> NDArray[Any]:
+        """The array in that place."""
+        shape, dtype, offset = spec
+        return np.ndarray(shape, np.dtype(dtype), buffer=self._block.buf, offset=offset)
+
+    def close(self) -> None:
+        """Let go of the block; views of it must not be used any more."""
+        with suppress(BufferError):  # somebody still holds a view; the memory goes with the process
+            self._block.close()
+        if self._owner:
+            self._block.unlink()
+
 
 @dataclass(frozen=True)
 class Handle:
-    """How another process finds the arrays: the block's name, and shape, type and offset of each array."""
+    """How another process finds arrays: the block's name, and the place of each."""
 
     name: str
-    arrays: tuple[tuple[tuple[int, ...], str, int], ...]
+    specs: tuple[Spec, ...]
 
 
 class SharedArrays:
-    """Arrays of one block. The process that creates it also removes it."""
+    """Copies of arrays in a block of their own."""
 
-    def __init__(self, block: SharedMemory, handle: Handle, *, owner: bool) -> None:
-        self.handle, self._block, self._owner = handle, block, owner
-        self.arrays: list[NDArray[Any]] = [
-            np.ndarray(shape, np.dtype(dtype), buffer=block.buf, offset=offset)
-            for shape, dtype, offset in handle.arrays
-        ]
+    def __init__(self, block: SharedBlock, specs: tuple[Spec, ...]) -> None:
+        self._block, self.handle = block, Handle(block.name, specs)
+        self.arrays = [block.view(spec) for spec in specs]
 
     @classmethod
     def create(cls, like: Sequence[NDArray[Any]]) -> "SharedArrays":
         """A new block with copies of the given arrays."""
-        places: list[tuple[tuple[int, ...], str, int]] = []
-        end = 0
-        for array in like:
-            places.append((array.shape, array.dtype.str, end))
-            end += -(-array.nbytes // ALIGN) * ALIGN
-        block = SharedMemory(create=True, size=max(end, 1))
-        shared = cls(block, Handle(block.name, tuple(places)), owner=True)
+        specs, size = placed(like)
+        shared = cls(SharedBlock(size=size), specs)
         for target, source in zip(shared.arrays, like, strict=True):
             target[...] = source
         return shared
 
     @classmethod
     def attach(cls, handle: Handle) -> "SharedArrays":
-        """The block of another process."""
-        return cls(SharedMemory(handle.name), handle, owner=False)
+        """The arrays of another process."""
+        return cls(SharedBlock(name=handle.name), handle.specs)
 
     def close(self) -> None:
-        """Let go of the block; views of its arrays must not be used any more."""
+        """Let go of the block; its arrays must not be used any more."""
         self.arrays.clear()
-        with suppress(BufferError):  # somebody still holds a view; the memory goes with the process
-            self._block.close()
-        if self._owner:
-            self._block.unlink()
+        self._block.close()

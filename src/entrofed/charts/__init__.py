@@ -1,1 +1,1 @@
-"""Every chart, once: the terminal, the report and --plot draw with these."""
+"""Every chart, once: the report, ``--plot`` and the page of results draw them."""

@@ -1,10 +1,13 @@
-"""Where the commands print, and the options they share."""
+"""Where the commands print, and what else they share."""
 
+from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
+
+from entrofed.errors import EntrofedError
 
 console = Console()
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
@@ -18,3 +21,9 @@ DataDir = Annotated[
 ]
 Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
 RUNS = Path("runs")
+
+
+def raise_failed(failed: Sized, of: int) -> None:
+    """An error if some of the runs failed."""
+    if len(failed):
+        raise EntrofedError(f"{len(failed)} of {of} runs failed (see above); the command again tries them again")

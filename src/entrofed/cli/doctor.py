@@ -36,7 +36,7 @@ def _storage(_: Path) -> str:
     with tempfile.TemporaryDirectory(dir=".") as folder:
         write_whole(Path(folder) / "probe", b"x" * (1 << 20))
     took, free = time.perf_counter() - began, shutil.disk_usage(".").free / 1e9
-    return f"this folder can be written ({took * 1e3:.0f} ms a checkpoint of 1 MB, {free:.0f} GB free)"
+    return f"this folder can be written ({took * 1e3:.0f} ms per checkpoint of 1 MB, {free:.0f} GB free)"
 
 
 def _compiler(_: Path) -> str:

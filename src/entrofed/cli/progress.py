@@ -1,6 +1,6 @@
 """What a person sees while something runs: live bars on a terminal, plain lines elsewhere."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,116 +17,106 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from entrofed.backends import open_backend
-from entrofed.backends.base import Backend
-from entrofed.cli.tables.runs import privacy_words
+from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
-from entrofed.experiment.config import EngineSection, Experiment
-from entrofed.experiment.run_folder import Record, RunFolder
-from entrofed.experiment.runner import run
+from entrofed.experiment.config import Experiment
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.suite.play import PlayObserver, Runs, play
+from entrofed.suite.words import privacy_words, rounds_words
 
 LINES = 5
 """Lines that a run prints where there is no terminal."""
 
 
 def play_all(
-    runs: Sequence[tuple[Experiment, RunFolder]],
-    console: Console,
-    data_directory: Path | None,
-    *,
-    resume: bool,
-    keep_going: bool = False,
+    runs: Runs, console: Console, data_directory: Path | None, *, resume: bool, keep_going: bool = False
 ) -> dict[str, EntrofedError]:
-    """Run experiments one after the other, on one set of workers as long as the engine stays the same.
-
-    ``keep_going``: a run that fails does not keep the others from being played; returned is what went wrong.
-    """
-    failed: dict[str, EntrofedError] = {}
-    backend: Backend | None = None
-    engine = None
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    )
-    try:
-        with progress:
-            overall = progress.add_task("all runs", total=len(runs), note="", visible=len(runs) > 1)
-            for experiment, folder in runs:
-                if engine != experiment.engine:
-                    if backend is not None:
-                        backend.close()
-                    backend, engine = _open(experiment.engine), experiment.engine
-                task = progress.add_task(folder.label, total=experiment.rounds, note="")
-
-                def observe(record: Record, task: TaskID = task, rounds: int = experiment.rounds) -> None:
-                    note = _note(record)
-                    progress.update(task, completed=record["round"] + 1, note=note)
-                    every = max(1, rounds // LINES)
-                    if not console.is_terminal and (record["round"] + 1) % every == 0:
-                        console.print(f"round {record['round'] + 1}/{rounds}  {note}", highlight=False)
-
-                if not console.is_terminal:
-                    console.print(f"{folder.label}: {_rounds(experiment.rounds)}", highlight=False)
-                try:
-                    options = {"data_directory": data_directory, "resume": resume, "observer": observe}
-                    summary = _play(experiment, folder, backend, options)
-                except EntrofedError as error:
-                    if not keep_going:
-                        raise
-                    failed[str(folder.path)] = error
-                    console.print(f"[red]failed:[/red] {escape(f'{folder.label}: {error}')}", soft_wrap=True)
-                    continue
-                finally:
-                    progress.remove_task(task)
-                    progress.advance(overall)
-                played = _rounds(summary["rounds"])
-                outcome = f"accuracy {summary['accuracy']:.4f} after {played}, {summary['seconds']:.1f} s"
-                console.print(f"{folder.label}: {outcome}; in {folder.path}", highlight=False, soft_wrap=True)
-                if words := privacy_words(summary):
-                    console.print(words, highlight=False)
-    finally:
-        if backend is not None:
-            backend.close()
-    return failed
+    """Play runs as :func:`entrofed.suite.play.play` does, and show how they get on."""
+    with RunProgress(console, len(runs)).shown() as observer:
+        return play(
+            runs,
+            data_directory=data_directory,
+            resume=resume,
+            keep_going=keep_going,
+            observer=observer,
+            simulators={"flower": _on_flower},
+        )
 
 
-def _rounds(number: int) -> str:
-    """In words.
+def _on_flower(experiment: Experiment, folder: RunFolder, **options: Any) -> dict[str, Any]:
+    from entrofed.flower.experiment import simulate
 
-    >>> _rounds(1), _rounds(2)
-    ('1 round', '2 rounds')
-    """
-    return f"{number} round{'s' * (number != 1)}"
+    return simulate(experiment, folder, **options)
 
 
-def _open(engine: EngineSection) -> Backend | None:
-    """The backend of an engine; Flower brings its own grid for every run."""
-    return None if engine.backend == "flower" else open_backend(engine)
+class RunProgress(PlayObserver):
+    """A bar for the run that is played and one for all runs; where there is no terminal, a few lines for each run."""
+
+    def __init__(self, console: Console, runs: int) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._all = self._progress.add_task("all runs", total=runs, note="", visible=runs > 1)
+        self._run: TaskID | None = None
+
+    @contextmanager
+    def shown(self) -> Iterator["RunProgress"]:
+        """Keep the bars on the terminal for a while."""
+        with self._progress:
+            yield self
+
+    def run_started(self, experiment: Experiment, folder: RunFolder) -> None:
+        """A new bar."""
+        self._run = self._progress.add_task(escape(folder.label), total=experiment.rounds, note="")
+        if not self._console.is_terminal:
+            self._print(f"{folder.label}: {rounds_words(experiment.rounds)}")
+
+    def round_finished(self, experiment: Experiment, record: RoundRecord) -> None:
+        """The bar gets on; or, of some rounds, a line."""
+        done, note = record.round + 1, _note(record)
+        if self._run is not None:
+            self._progress.update(self._run, completed=done, note=note)
+        if not self._console.is_terminal and done % max(1, experiment.rounds // LINES) == 0:
+            self._print(f"round {done}/{experiment.rounds}  {note}")
+
+    def run_finished(self, folder: RunFolder, summary: dict[str, Any]) -> None:
+        """How it came out."""
+        self._next()
+        outcome = f"accuracy {summary['accuracy']:.4f} after {rounds_words(summary['rounds'])}"
+        self._print(f"{folder.label}: {outcome}, {summary['seconds']:.1f} s; in {folder.path}")
+        if words := privacy_words(summary):
+            self._print(words)
+
+    def run_failed(self, folder: RunFolder, error: EntrofedError) -> None:
+        """Why."""
+        self._next()
+        self._console.print(f"[red]failed:[/red] {escape(f'{folder.label}: {error}')}", soft_wrap=True)
+
+    def _next(self) -> None:
+        if self._run is not None:
+            self._progress.remove_task(self._run)
+            self._run = None
+        self._progress.advance(self._all)
+
+    def _print(self, words: str) -> None:
+        self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
-def _play(
-    experiment: Experiment, folder: RunFolder, backend: Backend | None, options: dict[str, Any]
-) -> dict[str, Any]:
-    if experiment.engine.backend == "flower":
-        from entrofed.flower.experiment import simulate
-
-        return simulate(experiment, folder, **options)
-    return run(experiment, folder, backend=backend, **options)
-
-
-def _note(record: Record) -> str:
+def _note(record: RoundRecord) -> str:
     parts = []
-    if record["train_loss"] is not None:
-        parts.append(f"loss {record['train_loss']:.3f}")
-    if record["test"] is not None:
-        parts.append(f"accuracy {record['test']['accuracy']:.4f}")
-    if record["refused"]:
-        parts.append(f"{len(record['refused'])} refused")
+    if record.train_loss is not None:
+        parts.append(f"loss {record.train_loss:.3f}")
+    if record.test is not None:
+        parts.append(f"accuracy {record.test.accuracy:.4f}")
+    if record.refused:
+        parts.append(f"{len(record.refused)} refused")
     return "  ".join(parts)
 
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from rich.console import Console
 
 from entrofed.cli.progress import play_all
+from entrofed.cli.tables.comparison import comparison_table
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.methods import METHODS
 from entrofed.report import write_report
-from entrofed.suite.compare import comparison, comparison_table
+from entrofed.suite.compare import comparison
 
 ROUNDS = 20
 OPTIONS = {"fedconcat": {"server": {"name": "concat", "encoder_rounds": ROUNDS // 2}}}

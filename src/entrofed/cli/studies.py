@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from entrofed.cli import console as terminal
 from entrofed.errors import ConfigError
 
 study_app = App(
-    name="study", help="Small studies: selection and topologies without training, lying peers on small data."
+    name="study", help="Small studies: selection and topologies without training, adversarial peers on small data."
 )
 
 
@@ -34,12 +35,13 @@ def study_selection(
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
-    from entrofed.cli.tables.runs import study_tables
-    from entrofed.studies.selection import chart, study
+    from entrofed.charts.studies import selection_chart
+    from entrofed.cli.tables.studies import selection_study_tables
+    from entrofed.studies.selection import CLASSES, study
 
     _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
     rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
-    _show_study(rows, study_tables, chart, plot, as_json)
+    _show_study(rows, selection_study_tables, partial(selection_chart, classes=CLASSES), plot, as_json)
 
 
 @study_app.command(name="topology")
@@ -52,15 +54,17 @@ def study_topology(
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
-    from entrofed.studies.topology import chart, study, tables
+    from entrofed.charts.studies import topology_study_chart
+    from entrofed.cli.tables.studies import topology_study_tables
+    from entrofed.studies.topology import study
 
     _at_least_one(nodes=nodes, partitions=partitions)
     rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
-    _show_study(rows, tables, chart, plot, as_json)
+    _show_study(rows, topology_study_tables, topology_study_chart, plot, as_json)
 
 
-@study_app.command(name="liars")
-def study_liars(
+@study_app.command(name=("adversaries", "liars"))
+def study_adversaries(
     *,
     peers: int = 10,
     rounds: int = 10,
@@ -68,12 +72,14 @@ def study_liars(
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """See what a peer gains that lies about its labels, and what defences help, in a minute on small data."""
-    from entrofed.studies.adversaries import chart, study, tables
+    """See what a peer gains by a false claim about its labels, and what defences help, in a minute on small data."""
+    from entrofed.charts.studies import adversaries_chart
+    from entrofed.cli.tables.studies import adversaries_study_tables
+    from entrofed.studies.adversaries import ATTACKS, study
 
     _at_least_one(peers=peers, rounds=rounds, seeds=seeds)
     rows = study(peers=peers, rounds=rounds, seeds=seeds)
-    _show_study(rows, tables, chart, plot, as_json)
+    _show_study(rows, adversaries_study_tables, partial(adversaries_chart, attacks=ATTACKS), plot, as_json)
 
 
 def _at_least_one(**options: int) -> None:
@@ -96,7 +102,7 @@ def _show_study(
         for table in tables(rows):
             terminal.console.print(table)
     if plot is not None:
-        from entrofed.cli.tables.runs import save_chart
+        from entrofed.charts.save import save_chart
 
         save_chart(chart(rows), plot)
         terminal.errors.print(f"Picture: {escape(str(plot))}")

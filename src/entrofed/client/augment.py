@@ -1,6 +1,6 @@
 """Random changes to image batches, as batched tensor operations on values in 0..1, channels last.
 
-Each is drawn from the client's own stream, once a sample. Names as they stand in experiment files:
+Each is drawn from the client's own stream, once per sample. Names as they stand in experiment files:
 ``flip`` (horizontal, probability 1/2), ``crop`` (shift by up to 4 pixels over a black border), ``jitter``
 (brightness, contrast, saturation and hue, strength 0.2 each), ``gray`` (probability 0.1).
 

@@ -10,8 +10,11 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from entrofed.client.model import Compiled, Tensors
-from entrofed.core.types import Given, Objective
+from entrofed.core.parts import Given, Objective
+
+Tensors = list[torch.Tensor]
+Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
+"""The loss of a batch (or its terms), and its gradients."""
 
 aten = torch.ops.aten
 

@@ -1,73 +1,123 @@
-"""The model that local training works on: one a worker, reused for every client.
+"""The model that local training works on: one per worker, reused for every client.
 
-Convolutions are kept channels-last, the order that the CPU kernels want; :meth:`Workbench.load` and
-:meth:`Workbench.dump` translate from and to the ordinary order of :class:`~entrofed.core.params.Layout`.
+Convolutions are kept channels-last, the order that the CPU kernels want; :meth:`LocalModel.load` and
+:meth:`LocalModel.dump` translate from and to the ordinary order of :class:`~entrofed.core.params.Layout`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch.autograd.variable import Variable
 
 from entrofed.core.params import Floats, Layout, Params
+from entrofed.core.parts import Given, ModelRuntime, Objective
 from entrofed.core.seeds import torch_stream
-from entrofed.core.types import Given, Objective
+from entrofed.core.types import ClientData
+
+if TYPE_CHECKING:
+    from entrofed.client.compiled import Compiled
 
 Tensors = list[torch.Tensor]
-Compiled = Callable[[torch.Tensor, torch.Tensor, Given], tuple[torch.Tensor, Tensors]]
+
+EVALUATION_BATCH = 250
+"""Samples that a model evaluates at a time."""
 
 _ONE = torch.ones(())
 _backward = Variable._execution_engine.run_backward
 
 
-class Workbench:
+class Inputs:
+    """How samples become what the model takes: standardized as ``(x - shift) / scale``, images channels first."""
+
+    def __init__(
+        self,
+        kind: str = "tensor",
+        shift: Floats | None = None,
+        scale: Floats | None = None,
+        image: tuple[int, ...] = (),
+    ) -> None:
+        self._kind = kind
+        self._shift, self._scale = (self._whole(values, image) for values in (shift, scale))
+
+    def _whole(self, values: Floats | None, image: tuple[int, ...]) -> torch.Tensor | None:
+        """A number per channel as one for every value of an image, which is six times as fast to subtract."""
+        if values is None or self._kind in ("text", "tensor"):
+            return None
+        found = torch.from_numpy(values)
+        return found.expand(*image, len(values)).contiguous() if self._kind == "image" else found
+
+    def standardize(self, x: torch.Tensor) -> torch.Tensor:
+        """``(x - shift) / scale``, per channel or feature; text, and what is said to be ready, stays as it is."""
+        return x if self._shift is None or self._scale is None else (x - self._shift).div_(self._scale)
+
+    def for_model(self, x: torch.Tensor) -> torch.Tensor:
+        """The same samples in the shape that models take (a view)."""
+        return x.permute(0, 3, 1, 2) if self._kind == "image" else x
+
+
+class LocalModel(ModelRuntime):
     """A model that can be filled with a state, trained and read out again."""
 
-    def __init__(self, build: Callable[[], torch.nn.Module], *, compiled: bool = False) -> None:
+    def __init__(
+        self, build: Callable[[], torch.nn.Module], inputs: Inputs | None = None, *, compiled: bool = False
+    ) -> None:
         self._build, self._compiled = build, compiled
-        self.model = self._new()
-        self.layout = Layout.of(self.model)
-        self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.model.modules())
+        self._tensors: dict[torch.nn.Module, dict[str, torch.Tensor]] = {}
+        self.inputs = inputs or Inputs()
+        self.module = self._new()
+        self.layout = Layout.of(self.module)
+        self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
         self._gradients: dict[tuple[Objective, frozenset[str]], Gradients] = {}
         self._frozen: dict[str, torch.nn.Module] = {}
 
     def _new(self) -> torch.nn.Module:
-        with torch_stream(0, "workbench"):
+        with torch_stream(0, "model"):
             return self._build().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def load(self, params: Params) -> None:
-        """Put a model's state on the bench."""
-        self._fill(self.model, params)
+        """Fill the model with a state."""
+        self._fill(self.module, params)
 
     def _fill(self, model: torch.nn.Module, params: Params) -> None:
-        tensors = _tensors(model)
+        tensors = self._tensors_of(model)
         for name, array in self.layout.split(params).items():
             tensors[name].copy_(torch.from_numpy(array))
 
     def dump(self) -> Params:
-        """A copy of the state now on the bench."""
-        tensors = _tensors(self.model)
+        """A copy of the model's state."""
+        tensors = self._tensors_of(self.module)
         return self.layout.join({e.name: tensors[e.name].numpy() for e in self.layout.entries})
 
+    def _tensors_of(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
+        """By name; looked up once, because they only ever change in place."""
+        if model not in self._tensors:
+            parameters = {name: parameter.data for name, parameter in model.named_parameters()}
+            self._tensors[model] = {**parameters, **dict(model.named_buffers())}
+        return self._tensors[model]
+
     def frozen(self, role: str, params: Params) -> torch.nn.Module:
-        """Another model with this state, in evaluation mode, to compare with; one a role, reused."""
+        """Another model with this state, in evaluation mode, to compare with; one per role, reused."""
         if role not in self._frozen:
             self._frozen[role] = self._new().eval()
         self._fill(self._frozen[role], params)
         return self._frozen[role]
 
+    def predictions(self, data: ClientData) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Logits and labels, batch by batch, in evaluation mode and without gradients."""
+        self.module.eval()
+        for x, y in zip(torch.split(data.x, EVALUATION_BATCH), torch.split(data.y, EVALUATION_BATCH), strict=True):
+            with torch.inference_mode():
+                logits = self.module(self.inputs.for_model(self.inputs.standardize(x)))
+            yield logits, y
+
     def gradients(self, objective: Objective, x: torch.Tensor, y: torch.Tensor, given: Given) -> "Gradients":
         """How an objective is differentiated; ``x``, ``y`` and ``given`` are any batch."""
         key = objective, frozenset(given)
         if key not in self._gradients:
-            self._gradients[key] = Gradients(self.model, self.layout, objective, x, y, given, compiled=self._compiled)
+            self._gradients[key] = Gradients(self.module, self.layout, objective, x, y, given, compiled=self._compiled)
         return self._gradients[key]
-
-
-def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    parameters = {name: parameter.data for name, parameter in model.named_parameters()}
-    return {**parameters, **dict(model.named_buffers())}
 
 
 class Gradients:

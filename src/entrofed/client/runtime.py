@@ -1,7 +1,6 @@
-"""Where orders are carried out: the federation's data and one model on a workbench.
+"""Where tasks are done: the data of a federation (or of one client), and one model.
 
-Every worker has one site; the inline backend has one. Images are kept channels last (``[n, height, width,
-channels]``) until the model sees them.
+Every worker has one runtime; the inline backend has one.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,43 +10,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.client.model import Workbench
+from entrofed.client.model import Inputs, LocalModel
+from entrofed.core.types import ClientData
 from entrofed.data.federation import Federation
 
-EVALUATION_BATCH = 250
-"""Samples that a model evaluates at a time."""
 
-
-class Site:
-    """Data, model, and how samples become what the model takes."""
+class ClientRuntime:
+    """The samples that are here, and the model that works on them."""
 
     def __init__(self, federation: Federation, build: Callable[[], torch.nn.Module], *, compiled: bool) -> None:
-        self.federation = federation
-        self.bench = Workbench(build, compiled=compiled)
-        self._shift, self._scale = self._whole(federation.shift), self._whole(federation.scale)
+        self._federation = federation
+        data = federation.data
+        inputs = Inputs(data.kind, federation.shift, federation.scale, data.train_x.shape[2:])
+        self.model = LocalModel(build, inputs, compiled=compiled)
 
-    def _whole(self, values: NDArray[np.float32]) -> torch.Tensor:
-        """A number a channel as one for every value of an image, which is six times as fast to subtract."""
-        data = self.federation.data
-        found = torch.from_numpy(values)
-        return found.expand(*data.train_x.shape[2:], len(values)).contiguous() if data.kind == "image" else found
+    def client_data(self, client: int) -> ClientData:
+        """What a client sees."""
+        return self.samples("train", self._federation.shards[client])
 
-    def samples(self, part: str, rows: NDArray[np.int64] | slice) -> tuple[torch.Tensor, torch.Tensor]:
+    def samples(self, part: str, rows: NDArray[np.int64]) -> ClientData:
         """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens."""
-        data = self.federation.data
+        data = self._federation.data
         x = torch.from_numpy(getattr(data, f"{part}_x")[rows])
         y = torch.from_numpy(getattr(data, f"{part}_y")[rows])
         if data.kind == "image":
-            return x.permute(0, 2, 3, 1).contiguous().float().div_(data.full_scale), y
-        return x.long() if data.kind == "text" else x, y
-
-    def standardize(self, x: torch.Tensor) -> torch.Tensor:
-        """``(x - shift) / scale``, per channel or feature; text stays as it is."""
-        return x if self.federation.data.kind == "text" else (x - self._shift).div_(self._scale)
-
-    def for_model(self, x: torch.Tensor) -> torch.Tensor:
-        """The same samples in the shape that models take (a view)."""
-        return x.permute(0, 3, 1, 2) if self.federation.data.kind == "image" else x
+            x = x.permute(0, 2, 3, 1).contiguous().float().div_(data.full_scale)
+        return ClientData(x.long() if data.kind == "text" else x, y, len(data.classes))
 
 
 @contextmanager

@@ -1,15 +1,18 @@
-"""What goes wrong in a federation, on purpose: dropout, stragglers, clients that come late, leave, or lie.
+"""What goes wrong in a federation, on purpose: dropout, stragglers, clients that come late, leave, or are adversarial.
 
 All of it is drawn from named streams, so that every method meets the same faults under the same seed.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
 from entrofed.core.seeds import stream
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -19,26 +22,28 @@ class Faults:
     ``dropout``: of the selected clients vanish after selection, exactly ``round(dropout * M)`` of them, or each with
     that probability (``bernoulli``). ``stragglers``: of all clients are slow and train only ``1..epochs`` epochs,
     drawn once, or anew each round (``straggler_redraw``). ``joining`` and ``leaving``: of all clients come, or go, at
-    a round drawn uniformly from the run. ``liars``: of all clients claim that all their examples are of the class that
-    is rarest overall, to gain weight.
+    a round drawn uniformly from the run. ``liars``: of all clients are adversarial: they claim that all their examples
+    are of the class that is rarest overall, to gain weight.
     """
 
-    dropout: float = 0.0
-    dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
-    stragglers: float = 0.0
-    straggler_redraw: bool = False
-    joining: float = 0.0
-    leaving: float = 0.0
-    liars: float = 0.0
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
-    def lying(self, seed: int, clients: int) -> set[int]:
-        """Who lies."""
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
+    stragglers: Share = 0.0
+    straggler_redraw: bool = False
+    joining: Share = 0.0
+    leaving: Share = 0.0
+    liars: Share = 0.0
+
+    def adversarial(self, seed: int, clients: int) -> set[int]:
+        """Who claims labels that it does not have."""
         return self._marked(seed, "liars", self.liars, clients)
 
     def claimed(self, seed: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The label counts that clients say they have."""
         claimed = counts.copy()
-        for client in self.lying(seed, len(counts)):
+        for client in self.adversarial(seed, len(counts)):
             claimed[client] = 0
             claimed[client, counts.sum(axis=0).argmin()] = counts[client].sum()
         return claimed
@@ -68,6 +73,6 @@ class Faults:
         return there
 
     def _marked(self, seed: int, purpose: str, share: float, clients: int) -> set[int]:
-        """The clients that a fault falls on: a fixed share, drawn once a run."""
+        """The clients that a fault falls on: a fixed share, drawn once per run."""
         count = int(np.floor(share * clients + 0.5))
         return set(stream(seed, purpose).choice(clients, size=count, replace=False).tolist()) if count else set()

@@ -12,7 +12,6 @@ with the weights ``stationary(W)``, and how fast is told by ``spectral_gap(W)``.
 
 import re
 from collections.abc import Callable, Sequence
-from inspect import Parameter, signature
 from math import isqrt
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
 
-from entrofed.errors import ConfigError, DataError, unknown
+from entrofed.errors import ConfigError, DataError, check_options, unknown
 from entrofed.info.entropy import Floats, distribution
 
 Nodes = NDArray[np.int64]
@@ -103,7 +102,7 @@ def scale_free(nodes: int, rng: Generator, *, edges: int) -> nx.Graph:
 
 
 def file(nodes: int, rng: Generator, *, path: str | Path) -> nx.Graph:
-    """Edges from a file, two node numbers a line; ``#`` starts a comment, and an edge may be listed again."""
+    """Edges from a file, two node numbers per line; ``#`` starts a comment, and an edge may be listed again."""
     graph = nx.empty_graph(nodes)
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
@@ -138,13 +137,7 @@ def build_graph(kind: str, nodes: int, rng: Generator, **options: Any) -> nx.Gra
         raise unknown("topology", kind, TOPOLOGIES)
     if nodes < 1:
         raise ConfigError(f"topology {kind!r}: nodes = {nodes}, but there must be at least 1")
-    parameters = signature(TOPOLOGIES[kind]).parameters.values()
-    allowed = [parameter.name for parameter in parameters if parameter.kind is Parameter.KEYWORD_ONLY]
-    for name in options:
-        if name not in allowed:
-            raise unknown(f"option of topology {kind!r}", name, allowed)
-    if lacking := [name for name in allowed if name not in options]:
-        raise ConfigError(f"topology {kind!r} needs {', '.join(lacking)}")
+    check_options(f"topology {kind!r}", TOPOLOGIES[kind], options)
     graph = nx.empty_graph(nodes)
     graph.add_edges_from(sorted_edges(TOPOLOGIES[kind](nodes, rng, **options)))
     return graph

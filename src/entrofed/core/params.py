@@ -12,6 +12,7 @@ which vector is which tensor.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import numpy as np
@@ -31,9 +32,27 @@ class Params:
     values: Floats
     counters: NDArray[np.int64]
 
+    @property
+    def nonfinite(self) -> int:
+        """How many values are not finite."""
+        finite = np.isfinite(self.values)
+        return 0 if finite.all() else int(np.count_nonzero(~finite))
+
+    def problem(self, layout: "Layout") -> str | None:
+        """Why this cannot be a model of that layout, or None."""
+        for what, array, length, dtype in (
+            ("parameters", self.values, layout.floats, np.float32),
+            ("counters", self.counters, layout.counters, np.int64),
+        ):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype:
+                return f"{what} of type {getattr(array, 'dtype', type(array).__name__)}, expected {np.dtype(dtype)}"
+            if array.shape != (length,):
+                return f"{what} of shape {array.shape}, expected ({length},)"
+        return None
+
 
 @dataclass(frozen=True)
-class Entry:
+class TensorEntry:
     """One tensor: the stretch ``start : start + size`` of ``values`` (or of ``counters``)."""
 
     name: str
@@ -47,7 +66,7 @@ class Entry:
 class Layout:
     """Where each tensor of a model lies: ``values[:trainable]`` is what an optimizer may change."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TensorEntry, ...]
     trainable: int
     floats: int
     counters: int
@@ -56,27 +75,33 @@ class Layout:
     def of(cls, model: torch.nn.Module) -> "Layout":
         """The layout of a model, in the order in which torch names its parameters and buffers."""
         persistent = model.state_dict().keys()
-        tensors: list[tuple[str, Kind, torch.Tensor]] = []
-        for name, parameter in model.named_parameters():
-            tensors.append((name, "trainable" if parameter.requires_grad else "buffer", parameter))
+        tensors: dict[str, tuple[Kind, torch.Tensor]] = {
+            name: ("trainable" if parameter.requires_grad else "buffer", parameter)
+            for name, parameter in model.named_parameters()
+        }
         for name, buffer in model.named_buffers():
             if name in persistent:
-                tensors.append((name, "buffer" if buffer.is_floating_point() else "counter", buffer))
-        entries: list[Entry] = []
+                tensors[name] = ("buffer" if buffer.is_floating_point() else "counter", buffer)
+        for name, (kind, tensor) in tensors.items():
+            expected = torch.int64 if kind == "counter" else torch.float32
+            if tensor.dtype != expected:
+                raise ConfigError(
+                    f"model tensor {name!r} has type {tensor.dtype}; it must be {expected}. "
+                    "Convert it where the model is built."
+                )
+        return cls.of_shapes({name: (kind, tuple(tensor.shape)) for name, (kind, tensor) in tensors.items()})
+
+    @classmethod
+    def of_shapes(cls, shapes: Mapping[str, tuple[Kind, tuple[int, ...]]]) -> "Layout":
+        """The layout of tensors of which kind and shape are known, in their order."""
+        entries: list[TensorEntry] = []
         ends: dict[Kind, int] = {"trainable": 0, "buffer": 0, "counter": 0}
         for kind in ends:
             ends[kind] = ends["trainable"] if kind == "buffer" else 0
-            for name, of_kind, tensor in tensors:
-                if of_kind != kind:
-                    continue
-                expected = torch.int64 if kind == "counter" else torch.float32
-                if tensor.dtype != expected:
-                    raise ConfigError(
-                        f"model tensor {name!r} has type {tensor.dtype}; it must be {expected}. "
-                        "Convert it where the model is built."
-                    )
-                entries.append(Entry(name, kind, tuple(tensor.shape), ends[kind], tensor.numel()))
-                ends[kind] += tensor.numel()
+            for name, (of_kind, shape) in shapes.items():
+                if of_kind == kind:
+                    entries.append(TensorEntry(name, kind, shape, ends[kind], prod(shape)))
+                    ends[kind] += prod(shape)
         return cls(tuple(entries), ends["trainable"], ends["buffer"], ends["counter"])
 
     @property

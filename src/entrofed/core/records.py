@@ -1,61 +1,258 @@
-"""What is written down of a round: what each client did, bytes and seconds."""
+"""What is written down of a round: types, and one way to JSON and back.
 
+Records of older runs stay readable: what they do not have is None, empty or zero.
+"""
+
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from dataclasses import fields as fields_of
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from entrofed.core.params import Layout
-from entrofed.core.types import Ledger, PartState, Update
+from entrofed.core.types import Update
+from entrofed.errors import DataError
+from entrofed.info.bounds import Alignment
 
-
-def client_entry(update: Update, weight: float, origin: dict[str, Any] | None) -> dict[str, Any]:
-    """What the record of a round says of one client."""
-    return {
-        "client": update.client,
-        "examples": update.num_examples,
-        "steps": update.num_steps,
-        "weight": float(weight),
-        "train_loss": update.train_loss,
-        "train_loss_last_epoch": update.train_loss_last_epoch,
-        **({"loss_terms": dict(update.terms)} if update.terms else {}),
-        **({"origin": origin} if origin is not None else {}),
-    }
+Scalar = float | int | bool | str | None
+PLAIN = (float, int, bool, str, type(None))
+Scalars = dict[str, Scalar]
 
 
-class Books:
-    """Bytes between server and clients (float32 models, numbers of eight bytes), and seconds by phase."""
+@dataclass(frozen=True)
+class Metrics:
+    """How good a model is on some samples; F1, precision and recall are 0 where they would be 0/0."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._model = layout.nbytes
-        self.down = self.up = 0
-        self.laps: dict[str, float] = {}
+    loss: float | None
+    accuracy: float
+    macro_f1: float
+    weighted_f1: float
+    weighted_precision: float
+    weighted_recall: float
+    class_accuracy: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ClientRecord:
+    """A client whose update was used."""
+
+    client: int
+    examples: int
+    steps: int
+    weight: float
+    train_loss: float | None
+    train_loss_last_epoch: float | None
+    loss_terms: Scalars = field(default_factory=dict)
+    origin: Scalars = field(default_factory=dict)
+    """What its weight came from."""
+
+    @classmethod
+    def of(cls, update: Update, weight: float, origin: Mapping[str, Any] | None = None) -> "ClientRecord":
+        """What is noted of an update."""
+        return cls(
+            update.client,
+            update.num_examples,
+            update.num_steps,
+            float(weight),
+            update.train_loss,
+            update.train_loss_last_epoch,
+            dict(update.terms),
+            dict(origin or {}),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """By name; without what is empty."""
+        return _without_empty(self, "loss_terms", "origin")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A client whose update was not used, and why."""
+
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class PeerRecord:
+    """A node without a server: whose models it pooled, with which weights, and how good its model is."""
+
+    node: int
+    senders: list[int]
+    weights: list[float]
+    origins: list[Scalars] = field(default_factory=list)
+    accuracy: float | None = None
+    macro_f1: float | None = None
+    held_out: float | None = None
+    """Accuracy on the node's own held-out data."""
+
+    @property
+    def mixing(self) -> dict[int, float]:
+        """The weight of each model that was pooled."""
+        return dict(zip(self.senders, self.weights, strict=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """By name; ``senders`` is ``from``."""
+        found = _without_empty(self, "origins", "accuracy", "macro_f1", "held_out")
+        return {"from" if key == "senders" else key: value for key, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes to the clients and from them (float32 models, numbers of eight bytes); between peers all goes up."""
+
+    down: int = 0
+    up: int = 0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(self.down + other.down, self.up + other.up)
+
+
+class Stopwatch:
+    """Seconds by phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
         self._last = time.perf_counter()
 
     def lap(self, phase: str) -> None:
         """The phase that ends now."""
         now = time.perf_counter()
-        self.laps[phase] = now - self._last
+        self.seconds[phase] = now - self._last
         self._last = now
 
-    def models(self, *, down: int, up: int) -> None:
-        """Models that were sent."""
-        self.down += down * self._model
-        self.up += up * self._model
 
-    def released(self, ledger: Ledger, clients: NDArray[np.int64]) -> None:
-        """Label counts and their summaries, once."""
-        for table in (ledger.label_counts, ledger.summaries):
-            self.up += sum(table[client].nbytes for client in clients) if table is not None else 0
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round; rounds count from 0."""
 
-    def losses(self, clients: int) -> None:
-        """The model to each candidate, and its loss back."""
-        self.down += clients * self._model
-        self.up += clients * 8
+    round: int
+    lr: float | None = None
+    available: int = 0
+    """Clients that could have been chosen."""
+    cohort: list[int] = field(default_factory=list)
+    reasons: list[Scalars] = field(default_factory=list)
+    """Why each of the cohort was chosen."""
+    cohort_entropy: float | None = None
+    """Of the cohort's pooled labels, bits."""
+    clients: list[ClientRecord] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    skipped: bool = False
+    """Whether too few updates could be used, so that nothing changed."""
+    effective_cohort: float = 0.0
+    train_loss: float | None = None
+    bytes_down: int = 0
+    bytes_up: int = 0
+    test: Metrics | None = None
+    in_distribution: Metrics | None = None
+    """On what the cohort's clients held out."""
+    alignment: Alignment | None = None
+    peers: list[PeerRecord] = field(default_factory=list)
+    consensus: float | None = None
+    """Mean distance of the peers' models from their mean."""
+    spectral_gap: float | None = None
+    names: list[str] | None = None
+    """The cohort by name, where clients have names."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """By phase; ``clients`` is the training time summed over clients."""
 
-    def extras(self, clients: int, broadcast: PartState, updates: Sequence[Update]) -> None:
-        """What goes along with the models, both ways."""
-        self.down += clients * sum(array.nbytes for array in broadcast.values())
-        self.up += sum(array.nbytes for update in updates for array in update.facts.values())
+    @property
+    def duration(self) -> float:
+        """Seconds on the server's clock."""
+        return sum(value for phase, value in self.seconds.items() if phase != "clients")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain table; what is not a finite number becomes None."""
+        found: dict[str, Any] = {
+            "round": self.round,
+            "lr": self.lr,
+            "available": self.available,
+            "cohort": self.cohort,
+            "reasons": self.reasons,
+            "cohort_entropy": self.cohort_entropy,
+            "clients": [client.to_json() for client in self.clients],
+            "refused": [{"client": refusal.client, "reason": refusal.reason} for refusal in self.refused],
+            "skipped": self.skipped,
+            "effective_cohort": self.effective_cohort,
+            "train_loss": self.train_loss,
+            "bytes_down": self.bytes_down,
+            "bytes_up": self.bytes_up,
+            "test": None if self.test is None else asdict(self.test),
+            "id": None if self.in_distribution is None else asdict(self.in_distribution),
+        }
+        if self.peers:
+            peers = [peer.to_json() for peer in self.peers]
+            found |= {"peers": peers, "consensus": self.consensus, "spectral_gap": self.spectral_gap}
+        else:
+            found["alignment"] = None if self.alignment is None else asdict(self.alignment)
+        if self.names is not None:
+            found["names"] = self.names
+        plain: dict[str, Any] = _finite(found | {"seconds": self.seconds})
+        return plain
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "RoundRecord":
+        """The inverse of :meth:`to_json`; a DataError if it cannot be a record."""
+        try:
+            plain = {
+                key: found[key]
+                for key in (
+                    *("round", "lr", "available", "cohort", "reasons", "cohort_entropy", "skipped"),
+                    *("effective_cohort", "train_loss", "bytes_down", "bytes_up", "consensus", "spectral_gap"),
+                    *("names", "seconds"),
+                )
+                if key in found
+            }
+            return cls(
+                **plain,
+                clients=[ClientRecord(**entry) for entry in found.get("clients", ())],
+                refused=[Refusal(**entry) for entry in found.get("refused", ())],
+                test=_optional(Metrics, found.get("test")),
+                in_distribution=_optional(Metrics, found.get("id")),
+                alignment=_optional(Alignment, found.get("alignment")),
+                peers=[
+                    PeerRecord(**{"senders" if key == "from" else key: value for key, value in entry.items()})
+                    for entry in found.get("peers", ())
+                ],
+            )
+        except (TypeError, AttributeError, KeyError) as error:
+            raise DataError(f"not the record of a round: {error}") from None
+
+
+def _optional(kind: Any, found: Mapping[str, Any] | None) -> Any:
+    return None if found is None else kind(**found)
+
+
+def _without_empty(record: Any, *optional: str) -> dict[str, Any]:
+    found = {entry.name: getattr(record, entry.name) for entry in fields_of(record)}
+    return {key: value for key, value in found.items() if key not in optional or value not in (None, [], {})}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def scalars(found: Any, what: str) -> list[Scalars]:
+    """What a part says about its choices, one table per choice, as plain numbers and texts that can be stored.
+
+    >>> scalars([{"entropy": np.float64(1.5), "kept": np.bool_(True)}], "weigher 'mine': origins")
+    [{'entropy': 1.5, 'kept': True}]
+    """
+    if not isinstance(found, list | tuple) or not all(isinstance(entry, Mapping) for entry in found):
+        raise DataError(f"{what}: a list of tables is expected, one for each client, found {str(found)[:100]}")
+    if all(type(key) is str and type(value) in PLAIN for entry in found for key, value in entry.items()):
+        return list(found)
+    return [{str(key): _scalar(value, f"{what}: {key!r}") for key, value in entry.items()} for entry in found]
+
+
+def _scalar(value: Any, what: str) -> Scalar:
+    plain: Scalar = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, PLAIN):
+        return plain
+    raise DataError(f"{what} = {str(value)[:100]}: a number, a text, true, false or None is expected")

@@ -1,232 +1,283 @@
 """One federated round: select, train, admit, weigh, aggregate, record.
 
-Read this first. Everything a round needs comes in as an argument, everything it changes goes out in the new
+Read this first. What is the same in every round comes in as a :class:`~entrofed.core.job.Job`, what changes as a
 :class:`~entrofed.core.types.State`; nothing here knows which method runs or where the work is done.
 
-:func:`run_round` is the whole of it: :func:`open_round` chooses who trains, the backend lets them train, and
-:func:`close_round` makes the next model of what they send. A deployment, where clients answer in their own time, calls
-the two halves itself.
+:func:`run_round` is the whole of it: :func:`plan_round` chooses who trains, the backend lets them train, and
+:func:`finish_round` makes the next model of what they send. A deployment, where clients answer in their own time, calls
+the two itself. :func:`pool` is what a server and every peer does with the updates it may use.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.backends.base import Backend
-from entrofed.client.alignment import measure_alignment
-from entrofed.client.evaluate import LossOrder, evaluate, figures, predictions
-from entrofed.client.train import WorkOrder
-from entrofed.core.params import Layout, Params
-from entrofed.core.records import Books, client_entry
+from entrofed.core.job import Job
+from entrofed.core.params import Params
+from entrofed.core.parts import Fact
+from entrofed.core.records import ClientRecord, Metrics, Refusal, RoundRecord, Stopwatch, Traffic, scalars
 from entrofed.core.seeds import stream
-from entrofed.core.tasks import Orders, Rules
-from entrofed.core.types import (
-    FIRST_UPDATE,
-    LOSS,
-    Context,
-    Failure,
-    Ledger,
-    Method,
-    PartState,
-    Selection,
-    State,
-    Update,
-    Weighing,
-)
-from entrofed.core.validation import admit
-from entrofed.core.weighing import safe_weights
-from entrofed.data.federation import Federation
-from entrofed.info.entropy import effective_cohort, entropy_of_counts
-from entrofed.info.prediction import Predictions
+from entrofed.core.tasks import Backend, FactTask, TrainTask, TrainTasks
+from entrofed.core.types import Context, Failure, PartState, Selection, State, Update, Weighing
+from entrofed.core.validation import admit, fact_problem, safe_weights
+from entrofed.info.bounds import Alignment
+from entrofed.info.entropy import effective_cohort
 
 log = logging.getLogger("entrofed")
 
+FIRST_UPDATE = "first_update"
+
 
 @dataclass(frozen=True)
-class Opened:
-    """The first half of a round."""
+class RoundPlan:
+    """Who trains in a round, with which tasks."""
 
+    selection: Selection
+    tasks: tuple[TrainTask, ...]
+    """Of those chosen that do not drop out."""
     available: int
     """Clients that could have been chosen."""
-    selection: Selection
-    work: tuple[WorkOrder, ...]
-    """Of those chosen that do not drop out."""
     broadcast: PartState
     lr: float
+    traffic: Traffic
+    seconds: dict[str, float]
 
 
 @dataclass(frozen=True)
-class Closed:
-    """The second half of a round: what came of it, and how."""
+class Pooled:
+    """What came of weighing and aggregating updates, at the server or at a peer."""
+
+    params: Params
+    server: PartState
+    """What the server rule remembers."""
+    weighing: Weighing
+    enough: bool
+    """Whether there were as many updates as the quorum asks for; if not, the model stays."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    digest: str = ""
+    """Equal models of peers have equal digests."""
+
+
+@dataclass(frozen=True)
+class RoundOutcome:
+    """What came of a round, and how."""
 
     state: State
     updates: list[Update]
     weighing: Weighing
     refused: dict[int, str]
     enough: bool
-    """Whether there were as many updates as the quorum asks for; if not, the model stays."""
+    traffic: Traffic
+    seconds: dict[str, float]
 
 
-def open_round(
-    state: State,
-    method: Method,
-    rules: Rules,
-    ledger: Ledger,
-    participants: NDArray[np.int64],
-    layout: Layout,
-    backend: Backend,
-    books: Books,
-) -> Opened:
+@dataclass(frozen=True)
+class Evaluated:
+    """What was measured after a round."""
+
+    cohort_entropy: float | None = None
+    test: Metrics | None = None
+    in_distribution: Metrics | None = None
+    alignment: Alignment | None = None
+
+
+@dataclass(frozen=True)
+class PeersEvaluated:
+    """What was measured of the models of peers; empty in a round that is not evaluated."""
+
+    tests: list[Metrics] = field(default_factory=list)
+    """Of each node, on the test data."""
+    held_out: list[Metrics | None] = field(default_factory=list)
+    """Of each node, on its own held-out data."""
+    in_distribution: Metrics | None = None
+    """Of all held-out data together."""
+
+    @property
+    def mean(self) -> Metrics | None:
+        """Over the nodes."""
+        if not self.tests:
+            return None
+        found = [asdict(test) for test in self.tests]
+        return Metrics(**{key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]})
+
+
+class Evaluation(Protocol):
+    """Measures models on data that no client trains on."""
+
+    def after_round(self, before: State, plan: RoundPlan, outcome: RoundOutcome) -> Evaluated:
+        """Of a round with a server."""
+        ...
+
+    def of_peers(self, models: Sequence[Params], digests: Sequence[str]) -> PeersEvaluated:
+        """Of a round without one; models with the same digest are equal."""
+        ...
+
+    def cohort_entropy(self, clients: Sequence[int]) -> float:
+        """Of the pooled labels of clients, bits."""
+        ...
+
+
+def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
     """Choose who trains."""
-    orders = Orders(state, method, rules, ledger.sizes)
+    watch, method, rules, clients = Stopwatch(), job.method, job.rules, job.clients
+    model, traffic, training = job.layout.nbytes, Traffic(), TrainTasks(job, state)
     broadcast = method.server.broadcast(state.server)
-    there = rules.faults.present(rules.seed, state.round, rules.rounds, len(ledger.sizes))
-    among = participants[(there & (ledger.sizes > 0))[participants]]
-    if state.round == 0:
-        books.released(ledger, participants)
+    present = rules.faults.present(job.seed, state.round, rules.rounds, len(clients.sizes))
+    among = job.participants[(present & (clients.sizes > 0))[job.participants]]
 
     selector = state.selector
-    if state.round == 0 and FIRST_UPDATE in method.needs:  # everybody trains once; nothing of it is aggregated
-        survey = [orders.make(client, state.params, broadcast, purpose="survey") for client in among.tolist()]
-        surveyed, _ = admit(among.tolist(), backend.run(survey), layout)
-        selector = method.selector.observe(selector, state.params, surveyed)
-        books.models(down=len(among), up=len(surveyed))
-    rng = stream(rules.seed, "select", state.round)
-    candidates = method.selector.candidates(ledger, among, rules.cohort, rng)
-    if LOSS in method.needs:
-        ledger = replace(ledger, losses=measure_losses(state.params, candidates, ledger.sizes, backend))
-        books.losses(len(candidates))
-    selection = method.selector.select(selector, ledger, candidates, rules.cohort, rng)
-    gone = rules.faults.dropped(rules.seed, state.round, selection.clients)
-    work = tuple(
-        orders.make(client, state.params, broadcast, limits=selection.limits.get(client))
+    if state.round == 0:
+        traffic += Traffic(up=sum(told_bytes(job, client) for client in job.participants.tolist()))
+        if method.has_fact(FIRST_UPDATE):  # everybody trains once; nothing of it is aggregated
+            survey = [training.task(client, broadcast, purpose="survey") for client in among.tolist()]
+            surveyed, _ = admit(job, among.tolist(), backend.run(survey))
+            selector = method.selector.observe(selector, state.params, surveyed)
+            traffic += Traffic(len(among) * model, len(surveyed) * model)
+    rng = stream(job.seed, "select", state.round)
+    candidates = method.selector.candidates(clients, among, rules.cohort, rng)
+    for fact in method.facts_told("before_round"):
+        told = ask(fact, job, state.params, candidates, backend)
+        clients = replace(clients, facts={**clients.facts, fact.name: told})
+        traffic += Traffic(len(candidates) * model, sum(value.nbytes for value in told if value is not None))
+    selection = method.selector.select(selector, clients, candidates, rules.cohort, rng)
+    selection = replace(selection, reasons=scalars(selection.reasons, f"selector {method.selector.name!r}: reasons"))
+    gone = rules.faults.dropped(job.seed, state.round, selection.clients)
+    tasks = tuple(
+        training.task(client, broadcast, limits=selection.limits.get(client))
         for client in selection.clients
         if client not in gone
     )
-    return Opened(len(among), selection, work, broadcast, orders.training.lr)
+    watch.lap("select")
+    return RoundPlan(selection, tasks, len(among), broadcast, training.training.lr, traffic, watch.seconds)
 
 
-def close_round(
-    state: State,
-    opened: Opened,
-    answers: Sequence[Any],
-    method: Method,
-    rules: Rules,
-    ledger: Ledger,
-    layout: Layout,
-    predict: Callable[[Sequence[Params]], Predictions],
-    books: Books,
-) -> Closed:
-    """Make the next model of what came back; ``answers[i]`` is that to ``opened.work[i]``."""
-    chosen = opened.selection.clients
-    given = {order.client: answer for order, answer in zip(opened.work, answers, strict=True)}
+def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]) -> RoundOutcome:
+    """Make the next model of what came back; ``answers[i]`` is that to ``plan.tasks[i]``."""
+    watch, chosen = Stopwatch(), plan.selection.clients
+    given = {task.client: answer for task, answer in zip(plan.tasks, answers, strict=True)}
     dropped = Failure("dropped out")
-    updates, refused = admit(chosen, [given.get(client, dropped) for client in chosen], layout, rules.nonfinite)
+    updates, refused = admit(job, chosen, [given.get(client, dropped) for client in chosen])
     for client, reason in refused.items():
         log.warning("round %d: client %d refused: %s", state.round, client, reason)
-    if rules.sizes_from_counts and ledger.label_counts is not None:
-        released = np.maximum(np.rint(ledger.label_counts.sum(axis=1)), 1).astype(int)
-        updates = [replace(update, num_examples=int(released[update.client])) for update in updates]
-    books.models(down=len(chosen), up=len(updates))
-    books.extras(len(chosen), opened.broadcast, updates)
-    books.lap("admit")
+    down = job.layout.nbytes + sum(array.nbytes for array in plan.broadcast.values())
+    traffic = Traffic(len(chosen) * down, sum(update_bytes(job, update) for update in updates))
+    watch.lap("admit")
 
-    enough = len(updates) >= rules.quorum
-    if enough:
-        context = Context(state.params, state.round, ledger, layout, rules.seed, predict)
-        weighing = safe_weights(method.weigher, updates, context)
-        books.lap("weigh")
-        params, server = method.server.apply(updates, weighing.weights, context, state.server)
-        memory = state.memory | {update.client: update.memory for update in updates if update.memory}
-    else:
-        log.warning("round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), rules.quorum)
-        weighing, params, server = Weighing(np.zeros(len(updates))), state.params, state.server
-        memory = state.memory
-    books.lap("aggregate")
+    pooled = pool(job, state, updates)
+    if not pooled.enough:
+        log.warning(
+            "round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), job.rules.quorum
+        )
+    kept = {update.client: update.client_state for update in updates if update.client_state} if pooled.enough else {}
     after = State(
         round=state.round + 1,
-        params=params,
-        selector=method.selector.observe(opened.selection.state, state.params, updates),
-        server=server,
-        memory=memory,
-        skipped=0 if enough else state.skipped + 1,
+        params=pooled.params,
+        selector=job.method.selector.observe(plan.selection.state, state.params, updates),
+        server=pooled.server,
+        client_states=state.client_states | kept,
+        skipped=0 if pooled.enough else state.skipped + 1,
     )
-    return Closed(after, updates, weighing, refused, enough)
+    seconds = {**watch.seconds, **pooled.seconds}
+    return RoundOutcome(after, updates, pooled.weighing, refused, pooled.enough, traffic, seconds)
 
 
-def run_round(
-    state: State,
-    method: Method,
-    rules: Rules,
-    ledger: Ledger,
-    federation: Federation,
-    layout: Layout,
-    backend: Backend,
-) -> tuple[State, dict[str, Any]]:
+def pool(job: Job, state: State, updates: Sequence[Update]) -> Pooled:
+    """Weigh the updates and make the next model of them, if they are enough: the server, and every peer by itself.
+
+    ``job`` and ``state`` are what the server, or the peer, knows.
+    """
+    if len(updates) < job.rules.quorum:
+        return Pooled(state.params, state.server, Weighing(np.zeros(len(updates))), enough=False)
+    watch = Stopwatch()
+    context = Context(
+        state.params, state.round, job.clients, job.layout, job.seed, job.predict, job.node, job.own_labels
+    )
+    weighing = safe_weights(job.method.weigher, updates, context)
+    watch.lap("weigh")
+    params, server = job.method.server.apply(updates, weighing.weights, context, state.server)
+    watch.lap("aggregate")
+    return Pooled(params, server, weighing, enough=True, seconds=watch.seconds)
+
+
+def run_round(job: Job, state: State, backend: Backend, evaluation: Evaluation) -> tuple[State, RoundRecord]:
     """Play one round; returns the state after it and its record."""
-    books = Books(layout)
-    opened = open_round(state, method, rules, ledger, federation.participants, layout, backend, books)
-    books.lap("select")
-    answers = backend.run(opened.work)
-    books.lap("train")
-    predict = partial(predictions, backend, federation.data.validation_size)
-    closed = close_round(state, opened, answers, method, rules, ledger, layout, predict, books)
-
-    after, chosen = closed.state, opened.selection.clients
-    alignment = None
-    if closed.enough and rules.alignment_every and after.round % rules.alignment_every == 0:
-        step = state.params, closed.updates, closed.weighing.weights, opened.lr
-        alignment = measure_alignment(backend, federation, layout, *step)
-    inside, test = None, None
-    if rules.evaluated(after.round):
-        test = figures(*evaluate(backend, [after.params], "test", np.arange(len(federation.data.test_y))))
-        held_out = np.concatenate([federation.holdouts[client] for client in chosen]) if chosen else np.zeros(0, int)
-        inside = figures(*evaluate(backend, [after.params], "train", held_out)) if len(held_out) else None
-    books.lap("evaluate")
-    pooled = federation.label_counts[chosen].sum(axis=0)
-    measured = {"test": test, "id": inside, "alignment": alignment}
-    return after, record_of(opened, closed, books, float(entropy_of_counts(pooled, base="bits")), measured)
+    plan = plan_round(job, state, backend)
+    watch = Stopwatch()
+    answers = backend.run(plan.tasks)
+    watch.lap("train")
+    training = watch.seconds
+    outcome = finish_round(job, state, plan, answers)
+    watch = Stopwatch()
+    evaluated = evaluation.after_round(state, plan, outcome)
+    watch.lap("evaluate")
+    return outcome.state, round_record(plan, outcome, evaluated, {**training, **watch.seconds})
 
 
-def record_of(
-    opened: Opened, closed: Closed, books: Books, cohort_entropy: float | None, measured: dict[str, Any]
-) -> dict[str, Any]:
-    """What is written down of a round."""
-    weighing, updates = closed.weighing, closed.updates
-    return {
-        "round": closed.state.round - 1,
-        "lr": opened.lr,
-        "available": opened.available,
-        "cohort": opened.selection.clients,
-        "reasons": opened.selection.reasons,
-        "cohort_entropy": cohort_entropy,
-        "clients": [
-            client_entry(update, weight, weighing.origins[i] if weighing.origins else None)
+def round_record(
+    plan: RoundPlan, outcome: RoundOutcome, evaluated: Evaluated, seconds: dict[str, float]
+) -> RoundRecord:
+    """What is written down of a round; ``seconds`` are those spent outside of planning and finishing it."""
+    weighing, updates, traffic = outcome.weighing, outcome.updates, plan.traffic + outcome.traffic
+    return RoundRecord(
+        round=outcome.state.round - 1,
+        lr=plan.lr,
+        available=plan.available,
+        cohort=plan.selection.clients,
+        reasons=plan.selection.reasons,
+        cohort_entropy=evaluated.cohort_entropy,
+        clients=[
+            ClientRecord.of(update, weight, weighing.origins[i] if weighing.origins else None)
             for i, (update, weight) in enumerate(zip(updates, weighing.weights, strict=True))
         ],
-        "refused": [{"client": client, "reason": reason} for client, reason in closed.refused.items()],
-        "skipped": not closed.enough,
-        "effective_cohort": float(effective_cohort(weighing.weights)) if closed.enough else 0.0,
-        "train_loss": float(np.mean([update.train_loss for update in updates])) if updates else None,
-        "bytes_down": books.down,
-        "bytes_up": books.up,
-        **measured,
-        "seconds": {**books.laps, "clients": sum(update.seconds for update in updates)},
-    }
+        refused=[Refusal(client, reason) for client, reason in outcome.refused.items()],
+        skipped=not outcome.enough,
+        effective_cohort=float(effective_cohort(weighing.weights)) if outcome.enough else 0.0,
+        train_loss=float(np.mean([update.train_loss for update in updates])) if updates else None,
+        bytes_down=traffic.down,
+        bytes_up=traffic.up,
+        test=evaluated.test,
+        in_distribution=evaluated.in_distribution,
+        alignment=evaluated.alignment,
+        seconds={**plan.seconds, **outcome.seconds, **seconds, "clients": sum(update.seconds for update in updates)},
+    )
 
 
-def measure_losses(
-    params: Params, candidates: NDArray[np.int64], sizes: NDArray[np.int64], backend: Backend
-) -> NDArray[np.float64]:
-    """The mean loss of a model on each candidate's training data; NaN for all others and for failures."""
-    losses = np.full(len(sizes), np.nan)
-    orders = [LossOrder(params, int(client), int(sizes[client])) for client in candidates]
-    for client, loss in zip(candidates, backend.run(orders), strict=True):
-        if not isinstance(loss, Failure):
-            losses[client] = loss
-    return losses
+def ask(
+    fact: Fact, job: Job, params: Params, clients: NDArray[np.int64], backend: Backend
+) -> Sequence[NDArray[Any] | None]:
+    """What clients tell of a fact; None for all others, for failures, and for what cannot be used."""
+    told: list[NDArray[Any] | None] = [None] * len(job.clients.sizes)
+    tasks = [FactTask(fact, int(client), params, int(job.clients.sizes[client])) for client in clients]
+    for client, value in zip(clients.tolist(), backend.run(tasks), strict=True):
+        failed = isinstance(value, Failure)
+        if (reason := value.reason if failed else fact_problem(fact, value, job.clients.classes)) is None:
+            told[client] = value
+        else:
+            log.warning("what client %d tells of its %s is not used: %s", client, fact.name, reason)
+    return told
+
+
+def tell_once(job: Job, params: Params, backend: Backend) -> Job:
+    """The job with what clients tell once of their data; facts about labels alone were told before."""
+    facts = dict(job.clients.facts)
+    for fact in job.method.facts_told("once"):
+        if fact.name != FIRST_UPDATE and fact.name not in facts:
+            facts[fact.name] = ask(
+                fact, job, params, job.participants[job.clients.sizes[job.participants] > 0], backend
+            )
+    return replace(job, clients=replace(job.clients, facts=facts))
+
+
+def told_bytes(job: Job, client: int) -> int:
+    """Bytes of what a client told once, before the first round."""
+    tables = (job.clients.facts[fact.name] for fact in job.method.facts_told("once") if fact.name in job.clients.facts)
+    return sum(value.nbytes for table in tables if (value := table[client]) is not None)
+
+
+def update_bytes(job: Job, update: Update) -> int:
+    """Bytes of an update on its way: the model, and what goes along with it."""
+    return job.layout.nbytes + sum(array.nbytes for array in update.facts.values())

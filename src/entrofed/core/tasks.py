@@ -1,72 +1,180 @@
-"""What is the same in every round of a run, and the work orders of one round."""
+"""Pieces of work that a backend gets done somewhere. A task is data: what it does is in :mod:`entrofed.client.work`.
 
-from dataclasses import dataclass, field, replace
+Each names the fields that hold arrays, so that a backend can move these through shared memory or an object store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.client.train import WorkOrder
-from entrofed.core.faults import Faults
+from entrofed.core.job import Job
 from entrofed.core.params import Params
-from entrofed.core.types import Method, PartState, State, Training
-from entrofed.core.validation import NonFinite
+from entrofed.core.parts import Fact, Task, TrainTask
+from entrofed.core.types import PartState, State, Update
+
+__all__ = [
+    "Backend",
+    "ConsensusTask",
+    "EvaluateTask",
+    "FactTask",
+    "GradientTask",
+    "PoolTask",
+    "PredictTask",
+    "Task",
+    "TrainTask",
+    "TrainTasks",
+]
 
 
 @dataclass(frozen=True)
-class Rules:
-    """What is the same in every round of a run, besides the method."""
+class FactTask(Task):
+    """Measure a fact on one client's data; the model has the state ``params``."""
 
-    seed: int
-    rounds: int
-    cohort: int
-    training: Training
-    lr_decay: float = 1.0
-    quorum: int = 1
-    nonfinite: NonFinite = "drop"
-    evaluate_every: int = 1
-    evaluate_last: int = 0
-    """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
-    alignment_every: int = 0
-    faults: Faults = field(default_factory=Faults)
-    sizes_from_counts: bool = False
-    """Take a client's number of examples from its released (noised) label counts."""
+    arrays: ClassVar[tuple[str, ...]] = ("params",)
 
-    def evaluated(self, played: int) -> bool:
-        """Whether the model is evaluated once so many rounds are played."""
-        return played % self.evaluate_every == 0 or played > self.rounds - self.evaluate_last
+    fact: Fact
+    client: int
+    params: Params
+    cost: int = 0
 
 
-class Orders:
-    """Makes the work orders of a round."""
+@dataclass(frozen=True)
+class EvaluateTask(Task):
+    """Evaluate a model on some rows of the ``train``, ``test`` or ``valid`` part of the data."""
 
-    def __init__(self, state: State, method: Method, rules: Rules, sizes: NDArray[np.int64]) -> None:
-        self.state, self.method, self.rules, self.sizes = state, method, rules, sizes
-        self.training = replace(rules.training, lr=rules.training.lr * rules.lr_decay**state.round)
+    arrays: ClassVar[tuple[str, ...]] = ("params", "rows")
 
-    def make(
+    params: Params
+    part: str
+    rows: NDArray[np.int64]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True)
+class PredictTask(Task):
+    """What several models say about some rows of the validation set, in one pass over its batches."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("models", "rows")
+
+    models: tuple[Params, ...]
+    rows: NDArray[np.int64]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over."""
+        return len(self.rows) * len(self.models)
+
+
+@dataclass(frozen=True)
+class GradientTask(Task):
+    """The gradient of the summed cross entropy of some training rows, with BatchNorm and dropout as in evaluation."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("params", "rows")
+
+    params: Params
+    rows: NDArray[np.int64]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over, there and back."""
+        return 3 * len(self.rows)
+
+
+@dataclass(frozen=True)
+class PoolTask(Task):
+    """One peer weighs what it has got and applies the server rule by itself."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("params", "server", "updates")
+    near: ClassVar[bool] = True
+
+    job: Job
+    """As the peer knows it."""
+    round: int
+    params: Params
+    server: PartState
+    updates: tuple[Update, ...]
+
+    @property
+    def cost(self) -> int:
+        """Models to pass over."""
+        return len(self.updates)
+
+    @property
+    def state(self) -> State:
+        """Where the peer stands."""
+        return State(self.round, self.params, {}, self.server)
+
+
+@dataclass(frozen=True)
+class ConsensusTask(Task):
+    """The mean of models, and the Euclidean distance of each from it."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("models",)
+    near: ClassVar[bool] = True
+
+    models: tuple[Params, ...]
+
+    @property
+    def cost(self) -> int:
+        """Models to pass over."""
+        return len(self.models)
+
+
+class TrainTasks:
+    """Makes the training tasks of one round."""
+
+    def __init__(self, job: Job, state: State) -> None:
+        self._job, self._state, self._clients = job, state, len(job.clients.sizes)
+        self.training = job.rules.training_in(state.round)
+        self._facts, self._rule = job.method.facts_told("with_update"), job.method.server.client
+
+    def task(
         self,
         client: int,
-        params: Params,
         broadcast: PartState,
         *,
+        params: Params | None = None,
         purpose: str = "train",
         limits: NDArray[np.int64] | None = None,
-    ) -> WorkOrder:
-        """An order to train from ``params``; faults decide how many epochs the client manages."""
-        rules, number, pool = self.rules, self.state.round, len(self.sizes)
-        epochs = rules.faults.epochs(rules.seed, number, client, pool, self.training.epochs)
-        return WorkOrder(
+    ) -> TrainTask:
+        """To train from ``params`` (the state's); faults decide how many epochs the client manages."""
+        job, state, training = self._job, self._state, self.training
+        epochs = job.rules.faults.epochs(job.seed, state.round, client, self._clients, training.epochs)
+        return TrainTask(
             client=client,
-            round=number,
-            seed=rules.seed,
-            params=params,
-            objective=self.method.objective,
-            training=replace(self.training, epochs=epochs),
-            cost=int(self.sizes[client]),
-            memory=self.state.memory.get(client, {}),
+            round=state.round,
+            seed=job.seed,
+            params=state.params if params is None else params,
+            objective=job.method.objective,
+            training=training if epochs == training.epochs else replace(training, epochs=epochs),
+            cost=int(job.clients.sizes[client]),
+            client_state=state.client_states.get(client, {}),
             purpose=purpose,
-            needs=self.method.needs,
+            facts=self._facts,
             limits=limits,
-            rule=self.method.server,
+            rule=self._rule,
             broadcast=broadcast,
         )
+
+
+class Backend(Protocol):
+    """Gets tasks done somewhere: here, in other processes, on other machines. Knows no algorithm."""
+
+    def open(self, workload: Any) -> None:
+        """Set up the data and the model of an experiment (a :class:`~entrofed.backends.base.Workload`)."""
+        ...
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """What came of each task, in the order given; a :class:`~entrofed.core.types.Failure` where nothing did."""
+        ...
+
+    def close(self) -> None:
+        """Let go of workers and memory."""
+        ...

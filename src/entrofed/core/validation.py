@@ -1,74 +1,112 @@
 """What is wrong with an update, and what is done about it: refused, with a reason, before anything is weighed.
 
-A refused update changes nothing but the record: it stretches no histogram, moves no median, enters no sum.
+A refused update changes nothing but the record: it stretches no histogram, moves no median, enters no sum. What a
+weigher says is looked at in the same way: weights that are none are replaced.
 """
 
+import logging
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from entrofed.core.params import Layout, Params
-from entrofed.core.types import Failure, Update
-from entrofed.errors import EntrofedError
+from entrofed.core.job import Job
+from entrofed.core.params import Params
+from entrofed.core.parts import Fact, Weigher
+from entrofed.core.records import scalars
+from entrofed.core.types import Context, Failure, Update, Weighing
+from entrofed.errors import DataError, EntrofedError
 
-MOST_EXAMPLES = 10**9
+log = logging.getLogger("entrofed")
+
+MAX_EXAMPLES = 10**9
 """A client that claims more training examples than this is not believed."""
 
-NonFinite = Literal["drop", "raise", "propagate"]
+
+def as_numbers(value: Any) -> NDArray[np.float64]:
+    """What somebody else sent, as real numbers; an empty table if it is none (no fact is one)."""
+    try:
+        found = np.asarray(value)
+    except (TypeError, ValueError):
+        found = np.zeros((0, 0))
+    return found.astype(np.float64) if found.dtype.kind in "iuf" else np.zeros((0, 0))
 
 
-def fault(update: Any, client: int, layout: Layout, nonfinite: NonFinite = "drop") -> str | None:
+def fact_problem(fact: Fact, value: Any, classes: int) -> str | None:
+    """What is wrong with what a client told, or None; a fact that cannot judge a value refuses it."""
+    try:
+        with np.errstate(all="ignore"):
+            return fact.problem(value, classes)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def problem(answer: Any, client: int, job: Job) -> str | None:
     """The first thing wrong with what a client sent, or None."""
-    if isinstance(update, Failure):
-        return update.reason
-    if not isinstance(update, Update):
-        return f"not an update: {type(update).__name__}"
-    if update.client != client:
-        return f"answer in the name of client {update.client}"
-    if not isinstance(update.params, Params):
-        return f"no model but {type(update.params).__name__}"
-    for what, array, length, dtype in (
-        ("parameters", update.params.values, layout.floats, np.float32),
-        ("counters", update.params.counters, layout.counters, np.int64),
-    ):
-        if not isinstance(array, np.ndarray) or array.dtype != dtype:
-            return f"{what} of type {getattr(array, 'dtype', type(array).__name__)}, expected {np.dtype(dtype)}"
-        if array.shape != (length,):
-            return f"{what} of shape {array.shape}, expected ({length},)"
-    for what, number in (("examples", update.num_examples), ("steps", update.num_steps)):
+    if isinstance(answer, Failure):
+        return answer.reason
+    if not isinstance(answer, Update):
+        return f"not an update: {type(answer).__name__}"
+    if answer.client != client:
+        return f"answer in the name of client {answer.client}"
+    if not isinstance(answer.params, Params):
+        return f"no model but {type(answer.params).__name__}"
+    if (wrong := answer.params.problem(job.layout)) is not None:
+        return wrong
+    for what, number in (("examples", answer.num_examples), ("steps", answer.num_steps)):
         if not isinstance(number, int | np.integer) or isinstance(number, bool):
             return f"number of {what} is not an integer: {number!r}"
-        if number < 0 or number > MOST_EXAMPLES:
+        if number < 0 or number > MAX_EXAMPLES:
             return f"absurd number of {what}: {number}"
         if number == 0:
             return f"no {what}"
-    if nonfinite != "propagate" and not np.isfinite(update.params.values).all():
-        return f"{np.count_nonzero(~np.isfinite(update.params.values))} non-finite parameters"
-    for what, fact in update.facts.items():
+    if job.rules.nonfinite != "propagate" and (count := answer.params.nonfinite):
+        return f"{count} non-finite parameters"
+    for what, fact in answer.facts.items():
         if not isinstance(fact, np.ndarray) or fact.dtype.kind not in "iuf" or not np.isfinite(fact).all():
             return f"{what} is not an array of finite numbers"
+    for asked in job.method.facts_told("with_update"):
+        if asked.name not in answer.facts:
+            return f"the reply lacks {asked.name}"
+        if (wrong := fact_problem(asked, answer.facts[asked.name], job.clients.classes)) is not None:
+            return f"{asked.name}: {wrong}"
     return None
 
 
-def admit(
-    clients: Sequence[int], answers: Sequence[Any], layout: Layout, nonfinite: NonFinite = "drop"
-) -> tuple[list[Update], dict[int, str]]:
-    """Split answers into usable updates and refused clients with reasons.
+def admit(job: Job, clients: Sequence[int], answers: Sequence[Any]) -> tuple[list[Update], dict[int, str]]:
+    """Split answers into usable updates and refused clients with reasons; for the server as for peers.
 
-    ``answers[i]`` came from ``clients[i]``; of several answers of one client the first is kept.
+    ``answers[i]`` came from ``clients[i]``; of several answers of one client the first is kept. Where exact sizes do
+    not leave the clients, an update's number of examples is the one that was released.
     """
-    admitted: list[Update] = []
+    admitted: dict[int, Update] = {}
     refused: dict[int, str] = {}
     for client, answer in zip(clients, answers, strict=True):
-        if client in refused or any(update.client == client for update in admitted):
-            reason: str | None = "duplicate answer; the first was kept"
-        else:
-            reason = fault(answer, client, layout, nonfinite)
-        if reason is None:
-            admitted.append(answer)
-        elif nonfinite == "raise" and isinstance(answer, Update) and reason.endswith("non-finite parameters"):
+        if client in refused or client in admitted:
+            refused[client] = "duplicate answer; the first was kept"
+        elif (reason := problem(answer, client, job)) is None:
+            sizes = job.clients.sizes
+            admitted[client] = replace(answer, num_examples=int(sizes[client])) if job.rules.released_sizes else answer
+        elif job.rules.nonfinite == "raise" and isinstance(answer, Update) and reason.endswith("non-finite parameters"):
             raise EntrofedError(f"client {client} sent {reason}, and nonfinite = 'raise' was chosen")
         else:
             refused[client] = reason
-    return admitted, refused
+    return list(admitted.values()), refused
+
+
+def safe_weights(weigher: Weigher, updates: Sequence[Update], context: Context) -> Weighing:
+    """The weigher's weights; where they are no weights at all, data-size weights, and a word about it."""
+    weighing = weigher.weigh(updates, context)
+    weights = np.asarray(weighing.weights, np.float64)
+    usable = weights.shape == (len(updates),) and np.isfinite(weights).all() and (weights >= 0).all()
+    if not usable or weights.sum() <= 0:
+        log.warning("round %d: %s gave unusable weights %s: data size is used", context.round, weigher.name, weights)
+        weights = np.array([update.num_examples for update in updates], np.float64)
+    origins = scalars(weighing.origins, f"weigher {weigher.name!r}: origins")
+    if len(origins) not in (0, len(updates)):
+        raise DataError(
+            f"weigher {weigher.name!r}: {len(origins)} origins for {len(updates)} updates; give one each, or none"
+        )
+    return Weighing(weights / weights.sum(), origins if any(origins) else [])

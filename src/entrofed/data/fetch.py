@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from entrofed import __version__
-from entrofed.data.catalog import SHIPPED, find, how_to_get
+from entrofed.data.catalog import SHIPPED, dataset_entry, how_to_get
 from entrofed.data.sources import File
 from entrofed.errors import DataError
 
@@ -47,7 +47,7 @@ def verify(name: str, directory: Path) -> list[FileStatus]:
     >>> [status.state for status in verify("iris", Path("/anywhere"))]
     ['ok']
     """
-    entry = find(name)
+    entry = dataset_entry(name)
     root = SHIPPED if entry.shipped else directory
     unpacked = any((root / folder).exists() for folder, _ in entry.folders)
     if unpacked and not any((root / file.path).exists() for file in entry.files):
@@ -61,7 +61,7 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
     Returns the paths of all files (of none, for a dataset that comes with scikit-learn). What has no
     address, or cannot be reached, is a DataError that says what to put where.
     """
-    entry = find(name)
+    entry = dataset_entry(name)
     statuses = verify(name, directory)
     right = [status.path for status in statuses if status.state == "ok"]
     if len(right) == len(statuses):

@@ -6,10 +6,12 @@ order, not stratified, and halved the same way; the second half is the test part
 validation part.
 """
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,70 +33,21 @@ class Table:
     test_counts: tuple[int, ...]
     """Rows of each class in the test part."""
     separator: str | None = ","
+    """Between columns; None is any white space."""
     header: bool = True
     unique: bool = False
     """Keep only the first of rows that are equal."""
 
 
+def _stored(row: dict[str, Any]) -> Table:
+    tuples = {key: tuple(row[key]) for key in ("classes", "test_counts")}
+    return Table(**{**row, **tuples, "separator": row.get("separator", ",") or None})
+
+
 TABLES = {
-    "iris": Table(
-        path="iris.csv",
-        features=4,
-        classes=("setosa", "versicolor", "virginica"),
-        labels={"0": 0, "1": 1, "2": 2},
-        rows=150,
-        test_counts=(11, 13, 6),
-    ),
-    "wheat-seeds": Table(
-        path="seeds_dataset.txt",
-        features=7,
-        classes=("Kama", "Rosa", "Canadian"),
-        labels={"1": 0, "2": 1, "3": 2},
-        rows=210,
-        test_counts=(15, 12, 15),
-        separator=None,
-        header=False,
-    ),
-    "heart": Table(
-        path="heart-disease/heart.csv",
-        features=13,
-        classes=("target 0", "target 1"),
-        labels={"0": 0, "1": 1},
-        rows=1025,
-        test_counts=(96, 109),
-    ),
-    "heart-unique": Table(
-        path="heart-disease/heart.csv",
-        features=13,
-        classes=("target 0", "target 1"),
-        labels={"0": 0, "1": 1},
-        rows=302,
-        test_counts=(34, 27),
-        unique=True,
-    ),
-    "heart-cleveland": Table(
-        path="processed.cleveland.data",
-        features=13,
-        classes=("healthy", "disease"),
-        labels={"0": 0, "1": 1, "2": 1, "3": 1, "4": 1},
-        rows=297,
-        test_counts=(33, 27),
-        header=False,
-    ),
-    "pumpkin-seeds": Table(
-        path="pumpkin-seeds/Pumpkin_Seeds_Dataset.csv",
-        features=12,
-        classes=("Çerçevelik", "Ürgüp Sivrisi"),
-        labels={"Çerçevelik": 0, "Ürgüp Sivrisi": 1},
-        rows=2500,
-        test_counts=(250, 250),
-    ),
+    name: _stored(row)
+    for name, row in tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")).items()
 }
-"""``heart`` has 1,025 rows of which 302 differ, so that its test rows also occur in training; the paper used
-it, ``heart-unique`` does not leak. Its targets are the other way round than one expects: where rows can be
-matched with ``heart-cleveland``, target 1 is healthy and 0 is disease, hence the plain names.
-``heart-cleveland`` drops the 6 of 303 rows with a missing value and counts every degree of disease (1 to 4)
-as disease."""
 
 
 def load_table(name: str, directory: Path) -> Dataset:

@@ -3,44 +3,59 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from entrofed.backends.base import Workload
 from entrofed.client.augment import NEED_COLOUR
+from entrofed.core.gossip import first_state
+from entrofed.core.graphs import build_graph
+from entrofed.core.job import Job, Network, Rules
 from entrofed.core.params import Layout, Params
+from entrofed.core.parts import VALIDATION, LabelFact, Method
 from entrofed.core.seeds import stream, torch_stream
-from entrofed.core.tasks import Rules
-from entrofed.core.types import LABEL_COUNTS, LABEL_SUMMARY, VALIDATION, Ledger, Method
-from entrofed.data.federation import Federation, federate
+from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState, State
+from entrofed.data import PARTITIONS
+from entrofed.data.catalog import load
+from entrofed.data.dataset import scaling
+from entrofed.data.federation import Federation
+from entrofed.data.partition import by_role, hold_out, label_counts, split_participants
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import Experiment
+from entrofed.experiment.config import BY_ROLE, DataSection, Experiment
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.models.networks import MODELS
 from entrofed.models.networks import build as build_model
 from entrofed.privacy.counts import Release, checked_counts, release
-from entrofed.registry import find
-
-if TYPE_CHECKING:
-    from entrofed.core.gossip import Network
+from entrofed.registry import lookup
 
 
 @dataclass(frozen=True)
 class Setup:
     """What an experiment file stands for, with the data at hand."""
 
+    experiment: Experiment
     federation: Federation
     build: Callable[[], torch.nn.Module]
     layout: Layout
     params: Params
     """The model before the first round."""
-    network: "Network | None" = None
+    network: Network | None = None
     """The peers' connections, where there is no server."""
+
+    @property
+    def method(self) -> Method:
+        """The recipe; built once."""
+        return self.experiment.method.recipe
+
+    @property
+    def workload(self) -> Workload:
+        """What a backend is opened with."""
+        return Workload(self.federation, self.build, self.layout, self.experiment.engine.compile)
 
 
 def compiler() -> tuple[str, bool]:
@@ -51,6 +66,7 @@ def compiler() -> tuple[str, bool]:
 
 def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup:
     """Load and deal out the data, build the model, and check that method, model and data go together."""
+    experiment.check()
     called, there = compiler()
     if experiment.engine.compile and experiment.engine.backend in ("inline", "processes") and not there:
         raise ConfigError(
@@ -64,42 +80,67 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
             raise ConfigError(f"method.augment: {name!r} is for images, and {data.name!r} holds none; leave it out")
         if name in NEED_COLOUR and data.train_x.shape[1] != 3:
             raise ConfigError(f"method.augment: {name!r} is for colour images, and those of {data.name!r} are gray")
-    if VALIDATION in experiment.method.recipe().needs and not data.validation_size:
+    if VALIDATION in experiment.method.recipe.needs and not data.validation_size:
         raise ConfigError(
             f"method {experiment.method.name!r} weighs by predictions on a validation set, and {data.name!r} has none; "
             "let the server keep a share of the training data, for example data.validation = 0.1"
         )
     spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
     name = spec.pop("name")
-    known = partial(build_model, name) if name in MODELS else find("model", name)
-    build = partial(known, data.train_x.shape[1:], len(data.classes), **spec)
-    method = experiment.method.recipe()
-    wrapped = method.server.wrap(build)
+    known = partial(build_model, name) if name in MODELS else lookup("model", name)
+    method = experiment.method.recipe
+    build = method.server.network(partial(known, data.train_x.shape[1:], len(data.classes), **spec))
     with torch_stream(experiment.seed, "init"):
-        model = wrapped()
+        model = build()
     method.objective.check(model)
     layout = Layout.of(model)
-    return Setup(federation, wrapped, layout, layout.read(model), _network(experiment, len(federation.shards)))
+    return Setup(experiment, federation, build, layout, layout.read(model), _network(experiment, federation))
 
 
-def _network(experiment: Experiment, nodes: int) -> "Network | None":
+def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
+    """Load the data and deal it out; the same seed deals the same way for every method."""
+    data = load(section.name, directory)
+    if section.validation:
+        data = data.set_aside(section.validation, stream(seed, "validation"))
+    rng = stream(seed, "partition")
+    if section.partition == BY_ROLE:
+        if data.roles is None:
+            raise ConfigError(f"data.partition = {BY_ROLE!r}: dataset {data.name!r} has no natural owners of samples")
+        dealt = by_role(data.roles)
+    else:
+        dealt = PARTITIONS[section.partition](data.train_y, section.clients, rng, **section.partition_options())
+    shards, holdouts = hold_out(dealt, section.holdout, stream(seed, "holdout"))
+    participants = np.arange(len(shards))
+    if section.participating is not None:
+        participants, _ = split_participants(len(shards), section.participating, stream(seed, "participants"))
+    shift, scale = scaling(data, section.normalize)
+    return Federation(
+        data=data,
+        shift=shift,
+        scale=scale,
+        shards=tuple(shards),
+        holdouts=tuple(holdouts),
+        participants=participants,
+        label_counts=label_counts(data.train_y, shards, len(data.classes)),
+    )
+
+
+def _network(experiment: Experiment, federation: Federation) -> Network | None:
     section = experiment.topology
     if section is None:
         return None
-    from entrofed.core.gossip import Network
-    from entrofed.core.graphs import build_graph
+    rng = stream(experiment.seed, "topology")
+    graph = build_graph(section.kind, len(federation.shards), rng, **section.options())
+    labels = tuple(np.flatnonzero(row) for row in federation.label_counts)
+    return Network(graph, section.up, section.message_loss, section.split, labels)
 
-    graph = build_graph(section.kind, nodes, stream(experiment.seed, "topology"), **section.options())
-    return Network(graph, section.up, section.message_loss, section.split)
 
-
-def rules_of(experiment: Experiment, federation: Federation) -> Rules:
-    """What holds in every round."""
+def rules_of(experiment: Experiment, clients: int) -> Rules:
+    """What holds in every round of a run with so many clients."""
     section = experiment.method
     return Rules(
-        seed=experiment.seed,
         rounds=experiment.rounds,
-        cohort=section.cohort_size(len(federation.participants)),
+        cohort=section.cohort_size(clients),
         quorum=section.quorum,
         nonfinite=section.nonfinite,
         training=section.training(),
@@ -107,19 +148,20 @@ def rules_of(experiment: Experiment, federation: Federation) -> Rules:
         evaluate_every=experiment.evaluate_every,
         evaluate_last=experiment.evaluate_last,
         alignment_every=experiment.alignment_every,
-        faults=experiment.faults.faults(),
-        sizes_from_counts=experiment.privacy is not None and experiment.privacy.sizes,
+        faults=experiment.faults,
+        released_sizes=experiment.privacy is not None and experiment.privacy.sizes,
     )
 
 
-def release_once(experiment: Experiment, federation: Federation, method: Method, folder: RunFolder) -> Release | None:
-    """The label counts that the clients release, or summarize and release, if the method needs any.
+def release_once(setup: Setup, folder: RunFolder) -> Release | None:
+    """The label counts that the clients release, or make something of and release, if the method asks for any.
 
     Noised counts are kept with the run from the moment they are drawn: to draw them again would spend the budget again.
     """
-    if not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
+    experiment, federation = setup.experiment, setup.federation
+    if not any(isinstance(fact, LabelFact) for fact in setup.method.facts):
         return None
-    claimed = experiment.faults.faults().claimed(experiment.seed, federation.label_counts)
+    claimed = experiment.faults.claimed(experiment.seed, federation.label_counts)
     counts = checked_counts(claimed, len(federation.data.classes))
     privacy = experiment.privacy
     if privacy is None:
@@ -133,18 +175,40 @@ def release_once(experiment: Experiment, federation: Federation, method: Method,
     return fresh
 
 
-def open_ledger(experiment: Experiment, setup: Setup, method: Method, released: Release | None) -> Ledger:
-    """What the server knows before the first round."""
-    counts = released.counts if released is not None else None
-    summaries = None
-    if counts is not None and LABEL_SUMMARY in method.needs:
-        taking_part = np.isin(np.arange(len(counts)), setup.federation.participants)
-        summaries = tuple(method.weigher.summary(row) for row in counts * taking_part[:, None])
-    return Ledger(
-        sizes=setup.federation.sizes,
-        classes=len(setup.federation.data.classes),
-        partition=experiment.data.partition,
+def client_table(setup: Setup, released: Release | None) -> ClientTable:
+    """What the server knows before the first round; clients that never take part tell nothing."""
+    federation, sizes = setup.federation, setup.federation.sizes
+    facts: dict[str, FactTable] = {}
+    if released is not None:
+        taking_part = np.isin(np.arange(len(sizes)), federation.participants)
+        for fact in setup.method.facts:
+            if isinstance(fact, LabelFact):
+                told = [fact.of_counts(row) if k else None for k, row in zip(taking_part, released.counts, strict=True)]
+                facts[fact.name] = told
+                if fact.name == LABEL_COUNTS:
+                    facts[fact.name] = released.counts * taking_part[:, None]
+        if setup.experiment.privacy is not None and setup.experiment.privacy.sizes:
+            sizes = np.where(sizes > 0, np.maximum(np.rint(released.counts.sum(axis=1)), 1), 0).astype(np.int64)
+    return ClientTable(
+        sizes=sizes,
+        classes=len(federation.data.classes),
+        partition=setup.experiment.data.partition,
         trainable=setup.layout.trainable,
-        label_counts=counts if LABEL_COUNTS in method.needs else None,
-        summaries=summaries,
+        facts=facts,
     )
+
+
+def job_of(setup: Setup, clients: ClientTable) -> Job:
+    """What is the same in every round of the experiment."""
+    participants = setup.federation.participants
+    rules = rules_of(setup.experiment, len(participants))
+    return Job(setup.method, rules, clients, participants, setup.layout, setup.experiment.seed, network=setup.network)
+
+
+def first_state_of(job: Job, params: Params, client_states: Mapping[int, PartState]) -> State:
+    """Where a run begins."""
+    if job.network is not None:
+        return State(0, params, {}, first_state(job, params), client_states)
+    selector = job.method.selector.init(job.clients, job.participants)
+    server = job.method.server.init(params, job.clients, job.participants)
+    return State(0, params, selector, server, client_states)

@@ -1,8 +1,8 @@
 """A run's state on disk: a safetensors file, and beside it a manifest with its SHA-256.
 
 The model's tensors carry the names that torch gives them, so that a checkpoint can be loaded into the model by
-anybody. What clients remember lies in files of its own (:mod:`entrofed.experiment.client_state`), and a state holds their SHA-256.
-Those files are written first and the manifest last: a file without one does not count.
+anybody. What clients keep lies in files of its own (:mod:`entrofed.experiment.client_state`), and a state holds their
+SHA-256. Those files are written first and the manifest last: a file without one does not count.
 """
 
 import json
@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 from entrofed.core.params import Layout
 from entrofed.core.types import State
 from entrofed.errors import CheckpointError
-from entrofed.experiment.client_state import Memories, Pool
+from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.files import write_whole
 
 KEEP = 2
@@ -31,7 +31,7 @@ SECTIONS = ("model", "run", "selector", "server", "memory")
 
 
 def pack(state: State, layout: Layout, memory: Mapping[int, str]) -> bytes:
-    """A state as the bytes of a safetensors file; of what clients remember, the SHA-256 given."""
+    """A state as the bytes of a safetensors file; of what clients keep, the SHA-256 given."""
     tensors: dict[str, NDArray[Any]] = {f"model/{name}": array for name, array in layout.split(state.params).items()}
     tensors["run/round"], tensors["run/skipped"] = np.array([state.round]), np.array([state.skipped])
     for section, values in (("selector", state.selector), ("server", state.server)):
@@ -41,21 +41,21 @@ def pack(state: State, layout: Layout, memory: Mapping[int, str]) -> bytes:
     return save({name: np.asarray(array, order="C") for name, array in tensors.items()})
 
 
-def unpack(raw: bytes, layout: Layout, pool: Pool) -> State:
-    """The inverse of :func:`pack`; the memories of clients must be in the pool's folder."""
+def unpack(raw: bytes, layout: Layout, store: ClientStateStore) -> State:
+    """The inverse of :func:`pack`; the states of clients must be in the store's folder."""
     try:
         tensors = load(raw)
         sections: dict[str, dict[str, NDArray[Any]]] = {name: {} for name in SECTIONS}
         for name, array in tensors.items():
             section, rest = name.split("/", 1)
             sections[section][rest] = array
-        memory = {int(client): pool.find(digest.tobytes().hex()) for client, digest in sections["memory"].items()}
+        memory = {int(client): store.known(digest.tobytes().hex()) for client, digest in sections["memory"].items()}
         return State(
             round=int(sections["run"]["round"][0]),
             params=layout.join(sections["model"]),
             selector=sections["selector"],
             server=sections["server"],
-            memory=Memories(pool, memory),
+            client_states=ClientStates(store, memory),
             skipped=int(sections["run"]["skipped"][0]),
         )
     except (SafetensorError, KeyError, ValueError, IndexError) as error:
@@ -68,11 +68,11 @@ class Checkpoints:
 
     folder: Path
     layout: Layout
-    pool: Pool
+    store: ClientStateStore
 
     def save(self, state: State) -> None:
         """Store a state, and forget all but the last two."""
-        memory = (Memories(self.pool) | state.memory).store()
+        memory = (ClientStates(self.store) | state.client_states).write()
         self._write(f"round-{state.round:06d}", state, memory, {})
         self.prune(state.round)
 
@@ -82,10 +82,10 @@ class Checkpoints:
         for path in self.folder.glob("round-*"):
             if path.stem not in kept:
                 path.unlink(missing_ok=True)
-        self.pool.prune(set().union(*map(self._memory, kept)))
+        self.store.prune(set().union(*map(self._memory, kept)))
 
     def save_best(self, state: State, accuracy: float) -> None:
-        """Store the state with the best accuracy so far, for its model: no run resumes from it, so no memories."""
+        """Store the state with the best accuracy so far, for its model; no run resumes from it."""
         self._write("best", state, {}, {"accuracy": accuracy})
 
     def _write(self, name: str, state: State, memory: dict[int, str], notes: dict[str, float]) -> None:
@@ -128,7 +128,7 @@ class Checkpoints:
         if found != promised:
             raise CheckpointError(f"{path}: damaged: its SHA-256 is {found[:12]}…, the manifest says {promised[:12]}…")
         try:
-            return unpack(raw, self.layout, self.pool)
+            return unpack(raw, self.layout, self.store)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
 

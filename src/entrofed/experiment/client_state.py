@@ -1,11 +1,11 @@
-"""What clients remember from one participation to the next: at hand up to a limit, beyond it on disk.
+"""What clients keep from one participation to the next: in memory up to a limit, beyond it on disk.
 
-A memory is kept as the bytes of a safetensors file, so that it reads the same whether it was at hand or on disk. Its
-file is named by its SHA-256 and never changes: checkpoints share it, and a new one writes only what is new.
+A client's state is kept as the bytes of a safetensors file, so that it reads the same whether it was in memory or on
+disk. Its file is named by its SHA-256 and never changes: checkpoints share it, and a new one writes only what is new.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder:
-...     before = Memories(Pool(Path(folder), limit=0))
+...     before = ClientStates(ClientStateStore(Path(folder), limit=0))
 ...     after = before | {7: {"velocity": np.array([0.5, 2.0])}}
 ...     len(before), after[7]["velocity"].tolist()
 (0, [0.5, 2.0])
@@ -26,30 +26,30 @@ from entrofed.files import write_whole
 
 
 @dataclass(eq=False)
-class Entry:
-    """One memory: its bytes if they are at hand, and the SHA-256 that names its file if it has one."""
+class StoredState:
+    """One client's state: its bytes if they are in memory, and the SHA-256 that names its file if it has one."""
 
     raw: bytes = b""
     digest: str = ""
 
 
-class Pool:
-    """Where memories are kept: ``limit`` bytes at hand, those used last; the others in ``folder``."""
+class ClientStateStore:
+    """Where client states are kept: ``limit`` bytes in memory, those used last; the others in ``folder``."""
 
     def __init__(self, folder: Path, limit: float) -> None:
         self.folder, self.limit = folder, limit
-        self._living: WeakKeyDictionary[Entry, None] = WeakKeyDictionary()  # those used last come last
+        self._living: WeakKeyDictionary[StoredState, None] = WeakKeyDictionary()  # those used last come last
 
     @property
     def held(self) -> int:
-        """Bytes at hand."""
+        """Bytes in memory."""
         return sum(len(entry.raw) for entry in self._living)
 
-    def add(self, memory: PartState) -> Entry:
+    def add(self, state: PartState) -> StoredState:
         """A new entry."""
-        return self._used(Entry(save({name: np.asarray(array, order="C") for name, array in memory.items()})))
+        return self._used(StoredState(save({name: np.asarray(array, order="C") for name, array in state.items()})))
 
-    def read(self, entry: Entry) -> PartState:
+    def read(self, entry: StoredState) -> PartState:
         """What an entry holds, as fresh arrays."""
         if not entry.raw:
             try:
@@ -60,7 +60,7 @@ class Pool:
         self._used(entry)
         return load(raw)
 
-    def write(self, entry: Entry) -> str:
+    def write(self, entry: StoredState) -> str:
         """Give an entry a file unless it has one; returns its SHA-256."""
         if not entry.digest:
             digest = sha256(entry.raw).hexdigest()
@@ -69,10 +69,10 @@ class Pool:
             entry.digest = digest
         return entry.digest
 
-    def find(self, digest: str) -> Entry:
+    def known(self, digest: str) -> StoredState:
         """The entry of a file that was written before; checked, and read when it is needed."""
         self._fetch(digest)
-        entry = Entry(digest=digest)
+        entry = StoredState(digest=digest)
         self._living[entry] = None
         return entry
 
@@ -83,7 +83,7 @@ class Pool:
             if path.stem not in needed:
                 path.unlink(missing_ok=True)
 
-    def _used(self, entry: Entry) -> Entry:
+    def _used(self, entry: StoredState) -> StoredState:
         self._living.pop(entry, None)
         self._living[entry] = None
         excess = self.held - self.limit
@@ -101,7 +101,7 @@ class Pool:
         try:
             raw = path.read_bytes()
         except OSError as error:
-            raise CheckpointError(f"{path}: unreadable memory of a client: {error.strerror}") from None
+            raise CheckpointError(f"{path}: unreadable state of a client: {error.strerror}") from None
         found = sha256(raw).hexdigest()
         if found != digest:
             raise CheckpointError(f"{path}: damaged: its SHA-256 is {found[:12]}…, not what it is named by")
@@ -111,14 +111,14 @@ class Pool:
         return self.folder / f"{digest}.safetensors"
 
 
-class Memories(Mapping[int, PartState]):
-    """What each client remembers. Never changes: ``memories | {client: memory}`` is a new one that shares the rest."""
+class ClientStates(Mapping[int, PartState]):
+    """What each client keeps. Never changes: ``states | {client: state}`` is a new one that shares the rest."""
 
-    def __init__(self, pool: Pool, entries: Mapping[int, Entry] | None = None) -> None:
-        self._pool, self._entries = pool, dict(entries or {})
+    def __init__(self, store: ClientStateStore, entries: Mapping[int, StoredState] | None = None) -> None:
+        self._store, self._entries = store, dict(entries or {})
 
     def __getitem__(self, client: int) -> PartState:
-        return self._pool.read(self._entries[client])
+        return self._store.read(self._entries[client])
 
     def __iter__(self) -> Iterator[int]:
         return iter(sorted(self._entries))
@@ -129,11 +129,12 @@ class Memories(Mapping[int, PartState]):
     def __contains__(self, client: object) -> bool:
         return client in self._entries
 
-    def __or__(self, other: Mapping[int, PartState]) -> "Memories":
-        if isinstance(other, Memories) and other._pool is self._pool:
-            return Memories(self._pool, {**self._entries, **other._entries})
-        return Memories(self._pool, {**self._entries, **{client: self._pool.add(other[client]) for client in other}})
+    def __or__(self, other: Mapping[int, PartState]) -> "ClientStates":
+        if isinstance(other, ClientStates) and other._store is self._store:
+            return ClientStates(self._store, {**self._entries, **other._entries})
+        new = {client: self._store.add(other[client]) for client in other}
+        return ClientStates(self._store, {**self._entries, **new})
 
-    def store(self) -> dict[int, str]:
+    def write(self) -> dict[int, str]:
         """Write what is not on disk yet; returns the SHA-256 of each client's file."""
-        return {client: self._pool.write(self._entries[client]) for client in self}
+        return {client: self._store.write(self._entries[client]) for client in self}

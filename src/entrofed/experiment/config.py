@@ -21,23 +21,28 @@
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
 from fractions import Fraction
+from functools import cached_property
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
+from entrofed.backends import BACKENDS, FLOWER
 from entrofed.client.augment import AUGMENTS
 from entrofed.core.faults import Faults
-from entrofed.core.types import LABEL_COUNTS, LABEL_SUMMARY, Method, Training
-from entrofed.core.validation import NonFinite
+from entrofed.core.job import NonFinite
+from entrofed.core.parts import LabelFact, Method
+from entrofed.core.types import Training
 from entrofed.data import PARTITIONS
+from entrofed.data.catalog import CATALOG
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.toml import dumps
 from entrofed.privacy.counts import Neighbours
-from entrofed.registry import PART_KINDS, build, find, known
+from entrofed.registry import PART_KINDS, build, known, lookup
 
 Spec = str | dict[str, Any]
 """A name, or a table of a name and options."""
@@ -46,20 +51,33 @@ BY_ROLE = "by_role"
 PARTITION_KEYS = ("clients", "alpha", "alphas", "labels_per_client", "min_size", "max_tries")
 
 
+def _was_run(info: ValidationInfo) -> bool:
+    """Whether the experiment was run before: it is read as it is, also where its parts are not installed."""
+    return bool((info.context or {}).get("stored"))
+
+
 class Section(BaseModel):
     """A table of the file; a key that is not listed is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-def _fit(section: Section, name: str, keys: Iterable[str], options: Mapping[str, Parameter], what: str) -> None:
-    """Raise a ValueError unless just the keys are given that a function takes, all that have no default included."""
-    for key in keys:
-        given = getattr(section, key) is not None
-        if given and key not in options:
-            raise ValueError(f"{name}.{key} does not apply to {what}; leave it out")
-        if not given and key in options and options[key].default is Parameter.empty:
-            raise ValueError(f"{what} needs {name}.{key}")
+def _fit(section: Section, choice: str, functions: Mapping[str, Callable[..., Any]], keys: Iterable[str]) -> None:
+    """Raise a ValueError unless a function is named and its options are given, all without a default included.
+
+    ``choice`` is the key that names the function, such as ``topology.kind``; ``keys`` are the options of all functions.
+    """
+    name, _, key = choice.partition(".")
+    chosen = getattr(section, key)
+    if chosen not in functions:
+        raise ValueError(str(unknown(choice, chosen, functions)))
+    options = signature(functions[chosen]).parameters
+    for option in keys:
+        given = getattr(section, option) is not None
+        if given and option not in options:
+            raise ValueError(f"{name}.{option} does not apply to {key} {chosen!r}; leave it out")
+        if not given and option in options and options[option].default is Parameter.empty:
+            raise ValueError(f"{key} {chosen!r} needs {name}.{option}")
 
 
 class DataSection(Section):
@@ -80,12 +98,12 @@ class DataSection(Section):
     normalize: Literal["standard", "half", "unit"] = "standard"
 
     @model_validator(mode="after")
-    def _fits_partition(self) -> "DataSection":
-        known = [*PARTITIONS, BY_ROLE]
-        if self.partition not in known:
-            raise ValueError(str(unknown("data.partition", self.partition, known)))
-        options = {} if self.partition == BY_ROLE else dict(signature(PARTITIONS[self.partition]).parameters)
-        _fit(self, "data", PARTITION_KEYS, options, f"partition {self.partition!r}")
+    def _fits_partition(self, info: ValidationInfo) -> "DataSection":
+        if _was_run(info):
+            return self
+        if self.name not in CATALOG:
+            raise ValueError(str(unknown("dataset", self.name, CATALOG)))
+        _fit(self, "data.partition", {**PARTITIONS, BY_ROLE: lambda: None}, PARTITION_KEYS)
         return self
 
     def partition_options(self) -> dict[str, Any]:
@@ -116,7 +134,9 @@ class MethodSection(Section):
     nonfinite: NonFinite = "drop"
 
     @model_validator(mode="after")
-    def _consistent(self) -> "MethodSection":
+    def _consistent(self, info: ValidationInfo) -> "MethodSection":
+        if _was_run(info):
+            return self
         for name in self.augment:
             if name not in AUGMENTS:
                 raise ValueError(str(unknown("method.augment", name, AUGMENTS)))
@@ -124,9 +144,10 @@ class MethodSection(Section):
             raise ValueError("method.momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
         return self
 
+    @cached_property
     def recipe(self) -> Method:
-        """The method: the named recipe with the parts given here in place of its own."""
-        method: Method = find("method", self.name)()
+        """The method: the named recipe with the parts given here in place of its own; built once."""
+        method: Method = lookup("method", self.name)()
         given = {kind: getattr(self, kind) for kind in PART_KINDS if getattr(self, kind) is not None}
         parts = {kind: build(kind, spec, around=getattr(method, kind)) for kind, spec in given.items()}
         return Method(**{kind: parts.get(kind, getattr(method, kind)) for kind in PART_KINDS})
@@ -138,25 +159,6 @@ class MethodSection(Section):
     def cohort_size(self, clients: int) -> int:
         """A whole number is the size itself, a fraction the share of the clients, at least one."""
         return self.cohort if isinstance(self.cohort, int) else max(int(Fraction(str(self.cohort)) * clients), 1)
-
-
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class FaultsSection(Section):
-    """What goes wrong on purpose; see :class:`entrofed.core.faults.Faults`."""
-
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
-    stragglers: Share = 0.0
-    straggler_redraw: bool = False
-    joining: Share = 0.0
-    leaving: Share = 0.0
-    liars: Share = 0.0
-
-    def faults(self) -> Faults:
-        """The faults of every round."""
-        return Faults(**self.model_dump())
 
 
 class PrivacySection(Section):
@@ -189,12 +191,12 @@ class TopologySection(Section):
     """Rounds, from the first on and before the second, in which the two halves of the nodes are cut off."""
 
     @model_validator(mode="after")
-    def _fits_kind(self) -> "TopologySection":
+    def _fits_kind(self, info: ValidationInfo) -> "TopologySection":
+        if _was_run(info):
+            return self
         from entrofed.core.graphs import TOPOLOGIES
 
-        if self.kind not in TOPOLOGIES:
-            raise ValueError(str(unknown("topology.kind", self.kind, TOPOLOGIES)))
-        _fit(self, "topology", TOPOLOGY_KEYS, signature(TOPOLOGIES[self.kind]).parameters, f"kind {self.kind!r}")
+        _fit(self, "topology.kind", TOPOLOGIES, TOPOLOGY_KEYS)
         return self
 
     def options(self) -> dict[str, Any]:
@@ -205,12 +207,19 @@ class TopologySection(Section):
 class EngineSection(Section):
     """Where the work is done. Only ``compile`` changes results (in their last bits)."""
 
-    backend: Literal["inline", "processes", "ray", "flower"] = "processes"
+    backend: str = "processes"
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     compile: bool = False
     timeout: float = Field(3600.0, gt=0)
     memory_mb: float = Field(1024.0, ge=0)
-    """Megabytes of what clients remember that are kept at hand; the rest waits on disk."""
+    """Megabytes of what clients keep that are held in memory; the rest waits on disk."""
+
+    @field_validator("backend")
+    @classmethod
+    def _known_backend(cls, name: str, info: ValidationInfo) -> str:
+        if name not in (*BACKENDS, FLOWER) and not _was_run(info):
+            raise ValueError(str(unknown("engine.backend", name, [*BACKENDS, FLOWER])))
+        return name
 
 
 class Experiment(Section):
@@ -228,27 +237,32 @@ class Experiment(Section):
     model: Spec = "digits_mlp"
     data: DataSection = DataSection(clients=10)
     method: MethodSection = MethodSection()
-    faults: FaultsSection = FaultsSection()
+    faults: Faults = Faults()
     privacy: PrivacySection | None = None
     topology: TopologySection | None = None
     engine: EngineSection = Field(default_factory=EngineSection)
 
     @model_validator(mode="after")
-    def _consistent_experiment(self) -> "Experiment":
+    def _consistent_experiment(self, info: ValidationInfo) -> "Experiment":
+        if not _was_run(info):
+            self.check()
+        return self
+
+    def check(self) -> None:
+        """Raise a ValueError if the sections do not go together, a ConfigError if the parts do not."""
         if self.rounds % self.evaluate_every and not self.evaluate_last:
             raise ValueError(
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated; change one of them, or set evaluate_last = 1"
             )
-        method = self.method.recipe()
+        method = self.method.recipe
         method.server.check(method, self.method.training())
         if self.topology is not None:
             self._check_peers(method)
-        if self.privacy is not None and not {LABEL_COUNTS, LABEL_SUMMARY} & method.needs:
+        if self.privacy is not None and not any(isinstance(fact, LabelFact) for fact in method.facts):
             raise ValueError(
                 f"[privacy] noises released label counts, and method {self.method.name!r} releases none; leave it out"
             )
-        return self
 
     def _check_peers(self, method: Method) -> None:
         from entrofed.core.gossip import check
@@ -272,8 +286,11 @@ class Experiment(Section):
         return settings
 
 
-def read(path: Path, overrides: Iterable[str] = ()) -> Experiment:
-    """An experiment file with command-line overrides such as ``method.lr=0.05``."""
+def read(path: Path, overrides: Iterable[str] = (), *, stored: bool = False) -> Experiment:
+    """An experiment file with command-line overrides such as ``method.lr=0.05``.
+
+    ``stored``: the file of a run; no part of it is built or imported.
+    """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -281,7 +298,7 @@ def read(path: Path, overrides: Iterable[str] = ()) -> Experiment:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: not readable as TOML: {error}") from None
     table.setdefault("name", path.stem)
-    return parse(table, overrides, where=str(path))
+    return parse(table, overrides, where=str(path), stored=stored)
 
 
 def parse_text(text: str) -> Experiment:
@@ -289,18 +306,20 @@ def parse_text(text: str) -> Experiment:
     return parse(tomllib.loads(text))
 
 
-def parse(table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment") -> Experiment:
+def parse(
+    table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment", *, stored: bool = False
+) -> Experiment:
     """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
     table = dict(table)
     for override in overrides:
         _set(table, override)
     try:
-        experiment = Experiment.model_validate(table)
-        experiment.method.recipe()
-        model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
-        if not isinstance(model, str):
-            raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
-        find("model", model)
+        experiment = Experiment.model_validate(table, context={"stored": stored})
+        if not stored:
+            model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
+            if not isinstance(model, str):
+                raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
+            lookup("model", model)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
     except ConfigError as error:
@@ -340,12 +359,14 @@ def _set(table: dict[str, Any], override: str) -> None:
 
 def _explain(problem: Any) -> str:
     path = [str(step) for step in problem["loc"]]
-    if problem["type"] == "extra_forbidden":
+    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         where = ".".join(path)
         section: Any = Experiment
         for step in path[:-1]:
-            section = section.model_fields[step].annotation
-        return str(unknown(f"key {where!r}:", path[-1], section.model_fields))
+            annotation = section.model_fields[step].annotation
+            section = next(iter(get_args(annotation)), annotation)  # the section of "section | None"
+        keys = [field.name for field in fields(section)] if is_dataclass(section) else section.model_fields
+        return str(unknown(f"key {where!r}:", path[-1], keys))
     if problem["type"] == "value_error":  # from one of the checks above, which name the key themselves
         return str(problem["msg"].removeprefix("Value error, "))
     where = ".".join(step for step in path if step != "str" and not step.startswith(("constrained-", "dict[")))

@@ -6,17 +6,17 @@
       experiment.toml      the resolved configuration; can be run again as it is
       environment.json     versions and machine
       federation.json      who holds how many examples of which class
-      metrics.jsonl        one line a round, while it runs
+      method.json          the method's parts, and what leaves a client
+      metrics.jsonl        one line per round, while it runs
       metrics.parquet      the same as a table, at the end
-      summary.json         final figures, at the end
+      summary.json         final metrics, at the end
       released.json        noised label counts as they left the clients, and what that cost
       log.txt
       checkpoints/         round-000049.safetensors + .json, best.safetensors + .json
-      memory/              what clients remember, a file each, named by its SHA-256; checkpoints refer to them
+      memory/              what clients keep, a file each, named by its SHA-256; checkpoints refer to them
 """
 
 import json
-import math
 import os
 import platform
 import sys
@@ -32,30 +32,20 @@ import pyarrow
 import pyarrow.parquet
 
 from entrofed import __version__
+from entrofed.core.parts import Method
+from entrofed.core.records import RoundRecord
 from entrofed.data.federation import Federation
-from entrofed.errors import CheckpointError, ConfigError
+from entrofed.errors import CheckpointError, ConfigError, DataError
 from entrofed.experiment.config import Experiment, read, to_toml
+from entrofed.experiment.toml import flat
 from entrofed.files import sweep, write_whole
 from entrofed.privacy.counts import Release
-
-Record = dict[str, Any]
-
-
-def json_line(record: Record) -> str:
-    """A record as one line of JSON; what is not a finite number becomes null.
-
-    >>> json_line({"loss": float("nan"), "clients": [1, 2]}).strip()
-    '{"loss": null, "clients": [1, 2]}'
-    """
-    return json.dumps(_finite(record)) + "\n"
+from entrofed.registry import PART_KINDS, describe
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def json_line(record: RoundRecord) -> str:
+    """A record as one line of JSON."""
+    return json.dumps(record.to_json()) + "\n"
 
 
 @dataclass(frozen=True)
@@ -78,29 +68,58 @@ class RunFolder:
         """Whether a run was started here."""
         return (self.path / "experiment.toml").exists()
 
+    def check(self, experiment: Experiment, *, resume: bool) -> None:
+        """Raise a ConfigError if a run of this experiment cannot begin, or go on, here."""
+        if not self.exists():
+            return
+        if not resume:
+            raise ConfigError(
+                f"{self.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
+            )
+        before, now = flat(self.experiment().decisive()), flat(experiment.decisive())
+        come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
+        free = set() if come_and_go else {"rounds"}
+        changed = [key for key in now if before.get(key) != now[key] and key not in free]
+        if changed:
+            raise ConfigError(
+                f"{self.path}: the run was started with another configuration; changed: {', '.join(changed)}. "
+                "Take another name, or replace the run with --overwrite"
+            )
+
     def start(self, experiment: Experiment) -> None:
         """Write what is known before the first round."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        write_whole(self.path / "method.json", json.dumps(method_facts(experiment.method.recipe), indent=2) + "\n")
         write_whole(self.path / "experiment.toml", to_toml(experiment))
 
     def experiment(self) -> Experiment:
-        """The resolved configuration."""
+        """The resolved configuration; it may name parts that are not installed here."""
         if not self.exists():
             raise CheckpointError(f"{self.path}: not a run (there is no experiment.toml in it)")
-        return read(self.path / "experiment.toml")
+        return read(self.path / "experiment.toml", stored=True)
 
-    def records(self) -> list[Record]:
+    def method(self) -> dict[str, Any] | None:
+        """The parts of the method with their hyperparameters, and what leaves a client; None of older runs."""
+        return self._json("method.json")
+
+    def _json(self, name: str) -> dict[str, Any] | None:
+        try:
+            return dict(json.loads((self.path / name).read_text(encoding="utf-8")))
+        except (FileNotFoundError, ValueError, TypeError):
+            return None
+
+    def records(self) -> list[RoundRecord]:
         """The rounds recorded so far; a half-written last line (a run that was killed) is left out."""
         try:
             lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
         except FileNotFoundError:
             return []
-        records: list[Record] = []
+        records: list[RoundRecord] = []
         for number, line in enumerate(lines[:-1]):
             try:
-                records.append(json.loads(line))
-            except ValueError:
+                records.append(RoundRecord.from_json(json.loads(line)))
+            except (ValueError, DataError):
                 raise CheckpointError(f"{self.path / 'metrics.jsonl'}: line {number + 1} is damaged") from None
         return records
 
@@ -127,11 +146,7 @@ class RunFolder:
 
     def federation_facts(self) -> dict[str, Any] | None:
         """What :meth:`keep_federation` stored."""
-        try:
-            found: dict[str, Any] = json.loads((self.path / "federation.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
-            return None
-        return found
+        return self._json("federation.json")
 
     def keep_release(self, released: Release) -> None:
         """Store label counts at the moment they leave the clients."""
@@ -155,7 +170,7 @@ class RunFolder:
     def keep_rounds(self, rounds: int) -> None:
         """Forget the records of rounds that come after the state a run resumes from."""
         records = self.records()
-        if [record["round"] for record in records[:rounds]] != list(range(rounds)):
+        if [record.round for record in records[:rounds]] != list(range(rounds)):
             raise CheckpointError(
                 f"{self.path / 'metrics.jsonl'}: the records of rounds 0..{rounds - 1} are not complete, "
                 "though the checkpoint is; start the run anew with --overwrite"
@@ -165,7 +180,7 @@ class RunFolder:
     def finish(self, summary: dict[str, Any]) -> None:
         """Write what is known after the last round."""
         sink = pyarrow.BufferOutputStream()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(self.records()), sink)
+        pyarrow.parquet.write_table(_table(self.records()), sink)
         write_whole(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
         write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
@@ -183,6 +198,33 @@ class RunFolder:
                     raise ConfigError(f"{self.path}: another process is running here; wait for it or stop it") from None
             sweep(self.path)
             yield
+
+
+def method_facts(method: Method) -> dict[str, Any]:
+    """A method for people to read: its parts, and what leaves a client, once and with each round."""
+    rule = method.server.client
+    each = ["the trained model and its number of examples"]
+    each += [fact.reveals for fact in method.facts if fact.when != "once"]
+    each += [rule.sends] if rule is not None and rule.sends else []
+    return {
+        "parts": {kind: json.loads(json.dumps(describe(getattr(method, kind)), default=str)) for kind in PART_KINDS},
+        "reveals": {"once": [fact.reveals for fact in method.facts if fact.when == "once"], "each_round": each},
+    }
+
+
+def _table(records: list[RoundRecord]) -> Any:
+    """Records as a table; what parts say of their choices becomes text where it has no common type."""
+    rows = [record.to_json() for record in records]
+    try:
+        return pyarrow.Table.from_pylist(rows)
+    except pyarrow.ArrowException:
+        for row in rows:
+            row["reasons"] = json.dumps(row["reasons"])
+            for entry in row["clients"]:
+                entry["origin"] = json.dumps(entry.get("origin", {}))
+            for peer in row.get("peers", ()):
+                peer["origins"] = json.dumps(peer.get("origins", []))
+        return pyarrow.Table.from_pylist(rows)
 
 
 def find_runs(paths: list[Path]) -> list[RunFolder]:

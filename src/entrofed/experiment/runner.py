@@ -1,4 +1,4 @@
-"""The rounds of one experiment: start or resume, checkpoint, record, stop.
+"""The rounds of one run: start or resume, record, checkpoint, stop. Simulations and Flower strategies run on it.
 
 >>> from entrofed.experiment.config import parse
 >>> experiment = parse({"rounds": 2, "data": {"name": "iris", "clients": 3}, "model": "iris_mlp"})
@@ -9,31 +9,158 @@
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import IO, Any
 
-from entrofed.backends import open_backend
-from entrofed.backends.base import Backend
-from entrofed.core.round import run_round
+from entrofed.backends import Backend, backend_of
+from entrofed.core.gossip import gossip_round
+from entrofed.core.params import Layout
+from entrofed.core.records import RoundRecord
+from entrofed.core.round import run_round, tell_once
 from entrofed.core.types import State
-from entrofed.errors import ConfigError, LostModelsError, QuorumError
-from entrofed.experiment.build import Setup, open_ledger, prepare, release_once, rules_of
+from entrofed.errors import CheckpointError, LostModelsError, QuorumError
+from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, release_once
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import Memories, Pool
+from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.config import Experiment
-from entrofed.experiment.run_folder import Record, RunFolder, json_line
-from entrofed.experiment.toml import flat
+from entrofed.experiment.evaluation import FederationEvaluation
+from entrofed.experiment.run_folder import RunFolder, json_line
 
 log = logging.getLogger("entrofed")
 
-Observer = Callable[[Record], None]
+Observer = Callable[[RoundRecord], None]
+PlayRound = Callable[[State], tuple[State, RoundRecord]]
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 """How often a run goes back by itself."""
+
+
+class Runner:
+    """Plays rounds, and keeps what is needed to go on: the one place for records, checkpoints, resume, quorum stops.
+
+    ``checkpoint_seconds``: between checkpoints; 0 makes one after every round. ``before_save`` writes what else belongs
+    to a checkpoint. Without a folder nothing is kept.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder | None,
+        layout: Layout,
+        *,
+        max_skipped: int,
+        quorum: int,
+        checkpoint_seconds: float = 0.0,
+        memory_bytes: float = 256e6,
+        before_save: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.folder, self._max_skipped, self._quorum = folder, max_skipped, quorum
+        self._every, self._before_save = checkpoint_seconds, before_save
+        self.client_states: Any = {}
+        self._checkpoints: Checkpoints | None = None
+        if folder is not None:
+            store = ClientStateStore(folder.path / "memory", memory_bytes)
+            self.client_states = ClientStates(store)
+            self._checkpoints = Checkpoints(folder.checkpoints, layout, store)
+        self._best = float("-inf")
+        self._best_state: State | None = None
+        self._file: IO[str] | None = None
+
+    def begin(self, first: State, *, resume: bool, start_over: bool = True) -> None:
+        """Start from the first state, or from the last intact checkpoint.
+
+        ``start_over``: where there are checkpoints and none is intact, begin anew; else that is an error.
+        """
+        self.state = self._first = first
+        if resume:
+            self._restore(start_over)
+        if self.folder is not None:
+            self.folder.keep_rounds(self.state.round)
+        self._saved, self._saved_at = self.state.round, time.monotonic()
+
+    def _restore(self, start_over: bool) -> None:
+        if self._checkpoints is None:
+            return
+        state, problems = self._checkpoints.last()
+        for problem in problems:
+            log.warning("%s; going back to the checkpoint before", problem)
+        if state is None and problems and not start_over:
+            raise CheckpointError(
+                f"{self._checkpoints.folder}: no checkpoint can be used; take another folder to begin anew"
+            )
+        if state is not None:
+            self._checkpoints.prune(state.round)
+        self.state = state or self._first
+        self._best = self._checkpoints.best_accuracy() if self.state.round else float("-inf")
+        self._best_state = None
+        log.info("resumed at round %d", self.state.round)
+
+    def play(self, play_round: PlayRound, rounds: int, observer: Observer = lambda record: None) -> None:
+        """Play the rounds that are left, going back to the last checkpoint if models are lost with a machine."""
+        tries = 0
+        while True:
+            try:
+                with self._recording():
+                    while self.state.round < rounds:
+                        self._commit(*play_round(self.state), observer)
+                return
+            except LostModelsError as error:
+                tries += 1
+                if tries > MAX_TRIES or self.folder is None:
+                    raise
+                self.begin(self._first, resume=True)
+                log.warning("%s; going back to round %d", error, self.state.round)
+
+    def _commit(self, state: State, record: RoundRecord, observer: Observer) -> None:
+        """Go over to the state after a round, once its record is written: a checkpoint never gets ahead of records."""
+        if self._file is not None:
+            self._file.write(json_line(record))
+            self._file.flush()
+        self.state = state
+        if record.test is not None and record.test.accuracy > self._best:
+            self._best, self._best_state = record.test.accuracy, replace(state, client_states={})
+        if time.monotonic() - self._saved_at >= self._every:
+            self._save()
+        observer(record)
+        if state.skipped >= self._max_skipped:
+            where = "" if self.folder is None else f"{self.folder.label}: "
+            raise QuorumError(
+                f"{where}{state.skipped} rounds in a row had fewer than {self._quorum} usable updates (method.quorum); "
+                "the reasons are in the log"
+            )
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Hold the file of records open; whatever happens, what was played is saved."""
+        if self.folder is None:
+            yield
+            return
+        with (self.folder.path / "metrics.jsonl").open("a", encoding="utf-8") as self._file:
+            try:
+                yield
+            except LostModelsError:
+                raise  # there is nothing to save
+            except BaseException:
+                self._save()
+                raise
+            else:
+                self._save()
+            finally:
+                self._file = None
+
+    def _save(self) -> None:
+        if self._checkpoints is None or self._file is None or self.state.round <= self._saved:
+            return
+        self._before_save()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if self._best_state is not None:
+            self._checkpoints.save_best(self._best_state, self._best)
+        self._checkpoints.save(self.state)
+        self._best_state, self._saved, self._saved_at = None, self.state.round, time.monotonic()
 
 
 def run(
@@ -44,26 +171,48 @@ def run(
     data_directory: Path | None = None,
     resume: bool = False,
     observer: Observer = lambda record: None,
+    setup: Setup | None = None,
 ) -> dict[str, Any]:
     """Run an experiment in a folder, from the start or from its last checkpoint; returns the summary.
+
+    ``setup``: what :func:`~entrofed.experiment.build.prepare` made of it, if that is at hand.
 
     Streams of randomness are keyed by round, so a resumed run draws what the unbroken run would have drawn:
     the models and records are the same, bit for bit.
     """
     with folder.claimed():
-        _check(folder, experiment, resume)
-        setup = prepare(experiment, data_directory)
+        folder.check(experiment, resume=resume)
+        setup = setup or prepare(experiment, data_directory)
         folder.start(experiment)
         folder.keep_federation(setup.federation)
-        handler = _log_to(folder.path / "log.txt")
-        used = backend or open_backend(experiment.engine)
+        engine, method = experiment.engine, experiment.method
+        used = backend or backend_of(engine.backend, engine.workers, engine.timeout)
         try:
-            return _Run(experiment, folder, setup, used, resume).play(observer)
+            with _logging_to(folder.path / "log.txt"):
+                released = release_once(setup, folder)
+                used.open(setup.workload)
+                job = tell_once(job_of(setup, client_table(setup, released)), setup.params, used)
+                runner = Runner(
+                    folder,
+                    setup.layout,
+                    max_skipped=method.max_skipped,
+                    quorum=method.quorum,
+                    checkpoint_seconds=experiment.checkpoint_seconds,
+                    memory_bytes=engine.memory_mb * 1e6,
+                )
+                runner.begin(first_state_of(job, setup.params, runner.client_states), resume=resume)
+                evaluation = FederationEvaluation(setup.federation, job.rules, used)
+                if job.network is None:
+                    job = replace(job, predict=evaluation.predict)
+                play = run_round if job.network is None else gossip_round
+                runner.play(lambda state: play(job, state, used, evaluation), experiment.rounds, observer)
+                spent = None if released is None else released.spent
+                summary = {**summarize(folder.records()), "privacy": spent}
+                folder.finish(summary)
+                return summary
         finally:
             if backend is None:
                 used.close()
-            log.removeHandler(handler)
-            handler.close()
 
 
 def is_finished(experiment: Experiment, folder: RunFolder) -> bool:
@@ -73,122 +222,11 @@ def is_finished(experiment: Experiment, folder: RunFolder) -> bool:
     return folder.experiment().decisive() == experiment.decisive()
 
 
-class _Run:
-    """One pass through the rounds."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        folder: RunFolder,
-        setup: Setup,
-        backend: Backend,
-        resume: bool,
-    ) -> None:
-        self.experiment, self.folder, self.backend = experiment, folder, backend
-        self.federation, self.layout = setup.federation, setup.layout
-        self.method = experiment.method.recipe()
-        pool = Pool(folder.path / "memory", experiment.engine.memory_mb * 1e6)
-        self.checkpoints = Checkpoints(folder.checkpoints, self.layout, pool)
-        self.rules = rules_of(experiment, self.federation)
-        released = release_once(experiment, setup.federation, self.method, folder)
-        self.spent = released.spent if released is not None else None
-        self.ledger = open_ledger(experiment, setup, self.method, released)
-        self.round = run_round
-        if setup.network is None:
-            selector = self.method.selector.init(self.ledger, self.federation.participants)
-            server = self.method.server.init(setup.params, self.ledger, self.federation.participants)
-        else:
-            from entrofed.core.gossip import begin, gossip_round
-
-            selector, server = {}, begin(self.method, setup.params, self.ledger, setup.network)
-            self.round = partial(gossip_round, network=setup.network)
-        self.state = State(
-            round=0,
-            params=setup.params,
-            selector=selector,
-            server=server,
-            memory=Memories(pool),
-        )
-        self.first = self.state
-        if resume:
-            self._restore()
-        folder.keep_rounds(self.state.round)
-        self.best = self.checkpoints.best_accuracy() if self.state.round else float("-inf")
-        backend.host(self.federation, setup.build, self.layout, compiled=experiment.engine.compile)
-
-    def _restore(self) -> None:
-        state, problems = self.checkpoints.last()
-        for problem in problems:
-            log.warning("%s; going back to the checkpoint before", problem)
-        if state is not None:
-            self.state = state
-            self.checkpoints.prune(state.round)
-        log.info("resumed at round %d", self.state.round)
-
-    def play(self, observer: Observer) -> dict[str, Any]:
-        """Play the rounds that are left, going back to the last checkpoint if models are lost with a machine."""
-        tries = 0
-        while True:
-            try:
-                self._play_rounds(observer)
-                break
-            except LostModelsError as error:
-                tries += 1
-                if tries > MOST_TRIES:
-                    raise
-                self.state = self.checkpoints.last()[0] or self.first
-                self.folder.keep_rounds(self.state.round)
-                self.best = self.checkpoints.best_accuracy() if self.state.round else float("-inf")
-                log.warning("%s; going back to round %d", error, self.state.round)
-        summary = {**summarize(self.folder.records()), "privacy": self.spent}
-        self.folder.finish(summary)
-        return summary
-
-    def _play_rounds(self, observer: Observer) -> None:
-        rounds, every = self.experiment.rounds, self.experiment.checkpoint_seconds
-        saved, saved_at = self.state.round, time.monotonic()
-        best_state: State | None = None
-        with (self.folder.path / "metrics.jsonl").open("a", encoding="utf-8") as metrics:
-
-            def save() -> None:
-                metrics.flush()
-                os.fsync(metrics.fileno())
-                if best_state is not None:
-                    self.checkpoints.save_best(best_state, self.best)
-                self.checkpoints.save(self.state)
-
-            try:
-                while self.state.round < rounds:
-                    after, record = self.round(
-                        self.state, self.method, self.rules, self.ledger, self.federation, self.layout, self.backend
-                    )
-                    metrics.write(json_line(record))
-                    metrics.flush()
-                    self.state = after  # only now: a checkpoint never gets ahead of the records
-                    if record["test"] is not None and record["test"]["accuracy"] > self.best:
-                        self.best, best_state = record["test"]["accuracy"], replace(self.state, memory={})
-                    observer(record)
-                    if self.state.skipped >= self.experiment.method.max_skipped:
-                        raise QuorumError(
-                            f"{self.folder.label}: {self.state.skipped} rounds in a row had fewer than "
-                            f"{self.rules.quorum} usable updates (method.quorum); the reasons are in log.txt"
-                        )
-                    if time.monotonic() - saved_at >= every:
-                        save()
-                        best_state, saved, saved_at = None, self.state.round, time.monotonic()
-            except LostModelsError:
-                saved = self.state.round  # there is nothing to save
-                raise
-            finally:
-                if self.state.round > saved:
-                    save()
-
-
-def summarize(records: list[Record]) -> dict[str, Any]:
-    """The figures people compare: final, mean of the last ten evaluations, best; traffic and time."""
-    tests = [record["test"] for record in records if record["test"] is not None]
-    accuracies = [test["accuracy"] for test in tests]
-    inside = [record["id"]["accuracy"] for record in records if record["id"] is not None]
+def summarize(records: list[RoundRecord]) -> dict[str, Any]:
+    """The metrics people compare: final, mean of the last ten evaluations, best; traffic and time."""
+    tests = [record.test for record in records if record.test is not None]
+    accuracies = [test.accuracy for test in tests]
+    inside = [record.in_distribution.accuracy for record in records if record.in_distribution is not None]
     return {
         "rounds": len(records),
         "accuracy": accuracies[-1],
@@ -196,37 +234,24 @@ def summarize(records: list[Record]) -> dict[str, Any]:
         "accuracy_best": max(accuracies),
         "accuracy_id": inside[-1] if inside else None,
         "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
-        "macro_f1": tests[-1]["macro_f1"],
-        "weighted_f1": tests[-1]["weighted_f1"],
-        "loss": tests[-1]["loss"],
-        "bytes": sum(record["bytes_up"] + record["bytes_down"] for record in records),
-        "refused": sum(len(record["refused"]) for record in records),
-        "skipped": sum(record["skipped"] for record in records),
-        "seconds": sum(sum(v for k, v in record["seconds"].items() if k != "clients") for record in records),
+        "macro_f1": tests[-1].macro_f1,
+        "weighted_f1": tests[-1].weighted_f1,
+        "loss": tests[-1].loss,
+        "bytes": sum(record.bytes_up + record.bytes_down for record in records),
+        "refused": sum(len(record.refused) for record in records),
+        "skipped": sum(record.skipped for record in records),
+        "seconds": sum(record.duration for record in records),
     }
 
 
-def _check(folder: RunFolder, experiment: Experiment, resume: bool) -> None:
-    if not folder.exists():
-        return
-    if not resume:
-        raise ConfigError(
-            f"{folder.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
-        )
-    before, now = flat(folder.experiment().decisive()), flat(experiment.decisive())
-    come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
-    free = set() if come_and_go else {"rounds"}
-    changed = [key for key in now if before.get(key) != now[key] and key not in free]
-    if changed:
-        raise ConfigError(
-            f"{folder.path}: the run was started with another configuration; changed: {', '.join(changed)}. "
-            "Take another name, or replace the run with --overwrite"
-        )
-
-
-def _log_to(path: Path) -> logging.FileHandler:
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
-    return handler
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()

@@ -60,7 +60,7 @@ def _export(client: Any, run: RunFolder, artifacts: Path) -> None:
     key = client.create_run(number, start, tags, run_name=f"seed-{experiment.seed}").info.run_id
     params = [entities.Param(name, str(value)) for name, value in settings(experiment).items()]
     metrics = [
-        entities.Metric(name, value, start, record["round"])
+        entities.Metric(name, value, start, record.round)
         for record in run.records()
         for name, value in scalars(record).items()
     ]

@@ -1,19 +1,19 @@
-"""What all formats take from a run: its label, its settings, its figures by round."""
+"""What all formats take from a run: its label, its settings, its metrics by round."""
 
 import json
 import math
 from typing import Any
 
+from entrofed.core.records import RoundRecord
 from entrofed.experiment.config import Experiment
-from entrofed.experiment.run_folder import Record
 from entrofed.experiment.toml import flat
 
-FIGURES = ("loss", "accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
+METRICS = ("loss", "accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
 ALIGNMENT = ("error", "cosine", "step", "gradient", "stretch")
 PHASES = ("select", "train", "admit", "weigh", "aggregate", "evaluate", "clients")
 
 WHOLE = ("available", "cohort_size", "refused", "bytes_up", "bytes_down")
-"""Figures of a round that are whole numbers; ``skipped`` is true or false, all others are real numbers."""
+"""Numbers of a round that are whole; ``skipped`` is true or false, all others are real."""
 
 PATHS: tuple[tuple[str, ...], ...] = (
     ("lr",),
@@ -24,16 +24,16 @@ PATHS: tuple[tuple[str, ...], ...] = (
     ("refused",),
     ("skipped",),
     ("train_loss",),
-    *(("test", figure) for figure in FIGURES),
-    *(("id", figure) for figure in FIGURES),
+    *(("test", metric) for metric in METRICS),
+    *(("id", metric) for metric in METRICS),
     ("bytes_up",),
     ("bytes_down",),
     ("consensus",),
     ("spectral_gap",),
-    *(("alignment", figure) for figure in ALIGNMENT),
+    *(("alignment", metric) for metric in ALIGNMENT),
     *(("seconds", phase) for phase in PHASES),
 )
-"""Where the figures of a round lie in its record."""
+"""What is exported of a round, by its path in the line of ``metrics.jsonl``; numbers of lists are their lengths."""
 
 
 def label(experiment: Experiment) -> str:
@@ -50,26 +50,31 @@ def number(value: Any) -> int | float | bool | None:
     return value if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def figures(record: Record, separator: str) -> dict[str, int | float | bool | None]:
-    """The figures of a round by name, all of :data:`PATHS`; None where the record has no finite number.
+def numbers(record: RoundRecord, separator: str) -> dict[str, int | float | bool | None]:
+    """The numbers of a round by name, all of :data:`PATHS`; None where the record has no finite number.
 
-    >>> found = figures({"round": 0, "cohort": [4, 7], "test": {"loss": 0.5}, "id": None}, "/")
-    >>> found["cohort_size"], found["test/loss"], found["id/loss"]
+    >>> found = numbers(RoundRecord(0, cohort=[4, 7], train_loss=0.5), "/")
+    >>> found["cohort_size"], found["train_loss"], found["test/loss"]
     (2, 0.5, None)
     """
-    counted = {**record, "cohort_size": len(record.get("cohort", ())), "refused": len(record.get("refused", ()))}
+    groups: dict[str, Any] = {"test": record.test, "id": record.in_distribution, "alignment": record.alignment}
+    counted = {"cohort_size": len(record.cohort), "refused": len(record.refused)}
     found: dict[str, int | float | bool | None] = {}
     for path in PATHS:
-        value: Any = counted
-        for step in path:
-            value = (value or {}).get(step)
+        match path:
+            case ("seconds", phase):
+                value: Any = record.seconds.get(phase)
+            case (group, name):
+                value = getattr(groups[group], name, None)
+            case (name,):
+                value = counted[name] if name in counted else getattr(record, name)
         found[separator.join(path)] = number(value)
     return found
 
 
-def scalars(record: Record) -> dict[str, float]:
-    """The figures that a round has, named such as ``test/accuracy``."""
-    return {name: float(value) for name, value in figures(record, "/").items() if value is not None}
+def scalars(record: RoundRecord) -> dict[str, float]:
+    """The numbers that a round has, named such as ``test/accuracy``."""
+    return {name: float(value) for name, value in numbers(record, "/").items() if value is not None}
 
 
 def settings(experiment: Experiment) -> dict[str, str | int | float | bool]:

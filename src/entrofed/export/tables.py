@@ -41,8 +41,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from entrofed.experiment.run_folder import Record, RunFolder
-from entrofed.export.runs import PATHS, WHOLE, figures, number
+from entrofed.core.records import ClientRecord, RoundRecord
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.export.runs import PATHS, WHOLE, number, numbers
 
 WHICH = {"experiment": pa.string(), "seed": pa.int64(), "round": pa.int64()}
 TYPES = {**dict.fromkeys(WHOLE, pa.int64()), "skipped": pa.bool_()}
@@ -67,7 +68,7 @@ def tables(runs: list[RunFolder]) -> dict[str, Any]:
     for run in runs:
         experiment, records = run.experiment(), run.records()
         which = {"experiment": experiment.name, "seed": experiment.seed}
-        rows = [{**which, "round": record["round"], **figures(record, "_")} for record in records]
+        rows = [{**which, "round": record.round, **numbers(record, "_")} for record in records]
         rounds.append(pa.Table.from_pylist(rows, ROUNDS))
         clients.append(_clients(which, records))
     wide = pa.concat_tables(clients, promote_options="default")
@@ -75,19 +76,23 @@ def tables(runs: list[RunFolder]) -> dict[str, Any]:
     return {"rounds": pa.concat_tables(rounds), "clients": wide.select(named)}
 
 
-def _clients(which: dict[str, Any], records: Iterable[Record]) -> Any:
+def _clients(which: dict[str, Any], records: Iterable[RoundRecord]) -> Any:
     rows: list[dict[str, Any]] = []
     more: set[str] = set()
     for record in records:
-        for entry in record["clients"]:
-            extra = {
-                f"{kind}_{name}": float(value)
-                for kind in ("loss_terms", "origin")
-                for name, inner in entry.get(kind, {}).items()
-                if (value := number(inner)) is not None
-            }
+        for client in record.clients:
+            extra = _extra(client)
             more |= extra.keys()
-            own = {name: number(entry.get(name)) for name in OWN}
-            rows.append({**which, "round": record["round"], **own, **extra})
+            own = {name: number(getattr(client, name)) for name in OWN}
+            rows.append({**which, "round": record.round, **own, **extra})
     schema = pa.schema([*CLIENTS, *(pa.field(name, pa.float64()) for name in sorted(more))])
     return pa.Table.from_pylist(rows, schema)
+
+
+def _extra(client: ClientRecord) -> dict[str, float]:
+    return {
+        f"{kind}_{name}": float(value)
+        for kind, table in (("loss_terms", client.loss_terms), ("origin", client.origin))
+        for name, inner in table.items()
+        if (value := number(inner)) is not None
+    }

@@ -28,7 +28,7 @@ def to_tensorboard(runs: list[RunFolder], output: Path) -> list[Path]:
                 writer.add_text("configuration", "\n".join(["| setting | value |", "|---|---|", *lines]), 0, 0.0)
                 for record in run.records():
                     for name, value in scalars(record).items():
-                        writer.add_scalar(name, value, record["round"], float(record["round"]))
+                        writer.add_scalar(name, value, record.round, float(record.round))
             (written,) = Path(folder).iterdir()
             paths.append(output / label(experiment) / FILE)
             paths[-1].parent.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,7 @@ def _export(wandb: Any, run: RunFolder, output: Path, quiet: Any) -> Path:
         reinit="create_new",
     )
     for record in run.records():
-        one.log(scalars(record), step=record["round"])
-    one.summary.update({figure: value for figure, value in (summary or {}).items() if value is not None})
+        one.log(scalars(record), step=record.round)
+    one.summary.update({metric: value for metric, value in (summary or {}).items() if value is not None})
     one.finish()
     return Path(one.dir).parent

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -13,18 +14,21 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import ArrayLike, NDArray
 
+from entrofed.core.parts import Fact, LabelFact
 from entrofed.errors import ConfigError, DataError
 from entrofed.files import write_whole
 from entrofed.flower.legacy import Legacy, is_legacy
 from entrofed.flower.wire import CONFIG
-from entrofed.papers.tables import file_name
 from entrofed.privacy.counts import release
-from entrofed.registry import build as build_part
+from entrofed.registry import build
 
 log = logging.getLogger("entrofed")
 
 ASK = "query.entrofed"
 """The type of our questions; what is asked stands in ``config``."""
+
+UNSAFE = r"[^A-Za-z0-9._+-]+"
+"""What is not taken over from a client's name into that of a file."""
 
 Answer = Callable[[dict[str, Any], Message, Context], dict[str, Any]]
 """Answers a question: a plain table for a plain table."""
@@ -53,7 +57,7 @@ def released_counts(
     if epsilon is None:
         return {"counts": counts.tolist(), "spent": None}
     digest = sha256(f"{name} {counts.tolist()} {epsilon}".encode()).hexdigest()
-    path = (store or default_store()) / f"{file_name(name)}-{sha256(name.encode()).hexdigest()[:8]}.json"
+    path = (store or default_store()) / f"{re.sub(UNSAFE, '-', name)}-{sha256(name.encode()).hexdigest()[:8]}.json"
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         before, known, spent = kept["counts"], kept["digest"], kept["spent"]
@@ -103,15 +107,22 @@ def answers_about_labels(
         name = client_name(context)
         if question["what"] == "hello":
             return {"name": name}
-        if question["what"] not in ("counts", "summary"):
-            raise ConfigError(f"this client does not answer {question['what']!r}")
+        fact = asked_fact(question)
+        if not isinstance(fact, LabelFact):
+            raise ConfigError(f"this client does not tell {fact.name!r}; build it with entrofed.flower.client_app")
         found = released_counts(labels(context), classes(context), name, epsilon, store)
-        if question["what"] == "summary":  # what the server gets is made of what was released
-            weigher = build_part("weigher", question["weigher"])
-            return {"summary": weigher.summary(np.array(found["counts"], np.float64)).tolist(), "spent": found["spent"]}
-        return found
+        told = fact.of_counts(np.array(found["counts"], np.float64))  # made of what was released
+        return {"value": told.tolist(), "spent": found["spent"]}
 
     return answer
+
+
+def asked_fact(question: dict[str, Any]) -> Fact:
+    """The fact that a question is about."""
+    if question["what"] != "fact":
+        raise ConfigError(f"this client does not answer {question['what']!r}")
+    fact: Fact = build("fact", question["fact"])
+    return fact
 
 
 def answering(

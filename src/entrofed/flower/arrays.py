@@ -1,6 +1,5 @@
 """Models and the named arrays of parts as Flower's ArrayRecords; read from a stranger without trust."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -10,7 +9,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from entrofed.core.params import Entry, Kind, Layout, Params
+from entrofed.core.params import Kind, Layout, Params
 from entrofed.core.types import PartState
 from entrofed.errors import ConfigError, DataError
 
@@ -49,7 +48,7 @@ class Format:
                     f"initial_arrays[{key!r}] has type {values.dtype}; models are float32 with int64 counters. "
                     "Convert it before the strategy starts"
                 )
-        return cls(_layout(found), tuple(arrays))
+        return cls(Layout.of_shapes(found), tuple(arrays))
 
     def write(self, params: Params) -> ArrayRecord:
         """The model as Flower sends it."""
@@ -70,19 +69,6 @@ class Format:
                 )
             tensors[entry.name] = values
         return self.layout.join(tensors)
-
-
-def _layout(found: Mapping[str, tuple[Kind, tuple[int, ...]]]) -> Layout:
-    entries: list[Entry] = []
-    ends: dict[Kind, int] = {"trainable": 0, "buffer": 0, "counter": 0}
-    for kind in ends:
-        ends[kind] = ends["trainable"] if kind == "buffer" else 0
-        for key, (of_kind, shape) in found.items():
-            if of_kind == kind:
-                size = int(np.prod(shape, dtype=np.int64))
-                entries.append(Entry(key, kind, shape, ends[kind], size))
-                ends[kind] += size
-    return Layout(tuple(entries), ends["trainable"], ends["buffer"], ends["counter"])
 
 
 def read_array(array: Array) -> NDArray[Any]:

@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Message, MetricRecord
 
 from entrofed.core.types import Failure
-from entrofed.core.validation import MOST_EXAMPLES
+from entrofed.core.validation import MAX_EXAMPLES
 from entrofed.flower.grid import MOST_BYTES, content_of
 from entrofed.flower.wire import METRICS
 
@@ -17,36 +17,36 @@ log = logging.getLogger("entrofed")
 EXAMPLES = "num-examples"
 
 
-def mean_figures(replies: Iterable[Message]) -> MetricRecord | None:
-    """Each figure's mean, weighted by numbers of examples, over those who sent it; figures that few sent are left out.
+def mean_metrics(replies: Iterable[Message]) -> MetricRecord | None:
+    """Each metric's mean, weighted by numbers of examples, over those who sent it; metrics that few sent are left out.
 
-    A reply with a figure that is not a finite number, or without a number of examples, counts for nothing.
+    A reply with a metric that is not a finite number, or without a number of examples, counts for nothing.
     """
     usable: list[Mapping[str, Any]] = []
     for reply in replies:
         content = content_of(reply, MOST_BYTES)
-        figures: Mapping[str, Any] = {} if isinstance(content, Failure) else content.metric_records.get(METRICS, {})
-        if sound(figures):
-            usable.append(figures)
+        metrics: Mapping[str, Any] = {} if isinstance(content, Failure) else content.metric_records.get(METRICS, {})
+        if sound(metrics):
+            usable.append(metrics)
         else:
-            reason = content.reason if isinstance(content, Failure) else "its figures cannot be averaged"
+            reason = content.reason if isinstance(content, Failure) else "its metrics cannot be averaged"
             log.warning("an evaluation of node %d is not used: %s", reply.metadata.src_node_id, reason)
     means: dict[str, Any] = {}
-    for key in sorted({key for figures in usable for key in figures} - {EXAMPLES}):
-        having = [figures for figures in usable if key in figures]
+    for key in sorted({key for metrics in usable for key in metrics} - {EXAMPLES}):
+        having = [metrics for metrics in usable if key in metrics]
         if 2 * len(having) > len(usable):
-            weights = np.array([figures[EXAMPLES] for figures in having], np.float64)
-            means[key] = float(weights @ np.array([figures[key] for figures in having], np.float64) / weights.sum())
+            weights = np.array([metrics[EXAMPLES] for metrics in having], np.float64)
+            means[key] = float(weights @ np.array([metrics[key] for metrics in having], np.float64) / weights.sum())
     return MetricRecord(means) if means else None
 
 
-def sound(figures: Mapping[str, Any]) -> bool:
-    """Whether the figures of an evaluation can be averaged.
+def sound(metrics: Mapping[str, Any]) -> bool:
+    """Whether the metrics of an evaluation can be averaged.
 
     >>> sound({"num-examples": 10, "loss": 0.5}), sound({"num-examples": -1, "loss": 0.5})
     (True, False)
     """
-    examples = figures.get(EXAMPLES)
-    if not isinstance(examples, int | float) or not 0 < examples <= MOST_EXAMPLES:
+    examples = metrics.get(EXAMPLES)
+    if not isinstance(examples, int | float) or not 0 < examples <= MAX_EXAMPLES:
         return False
-    return all(isinstance(value, int | float) and np.isfinite(value) for value in figures.values())
+    return all(isinstance(value, int | float) and np.isfinite(value) for value in metrics.values())

@@ -19,13 +19,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 
-from entrofed.client.runtime import Site
+from entrofed.client.runtime import ClientRuntime
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.experiment.build import Setup, prepare
 from entrofed.experiment.config import Experiment, parse_text, to_toml
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import Observer, run
-from entrofed.flower.client import trained_app
+from entrofed.flower.client import Local, trained_app
 from entrofed.flower.grid import GridBackend, Roster
 
 log = logging.getLogger("entrofed")
@@ -46,32 +46,29 @@ def checked_for_flower(experiment: Experiment) -> None:
 
 
 @cache
-def _site(text: str, directory: str | None) -> Site:
-    """Data and model of an experiment, once a process."""
-    setup = _setup(text, directory)
-    return Site(setup.federation, setup.build, compiled=False)
-
-
-@cache
-def _setup(text: str, directory: str | None) -> Setup:
-    return prepare(parse_text(text), None if directory is None else Path(directory))
+def _setup(text: str, directory: str | None) -> tuple[Setup, ClientRuntime]:
+    """Data and model of an experiment, once per process."""
+    setup = prepare(parse_text(text), None if directory is None else Path(directory))
+    return setup, ClientRuntime(setup.federation, setup.build, compiled=False)
 
 
 def experiment_client(source: Source) -> ClientApp:
     """The ClientApp of an experiment."""
 
-    def site_of(context: Context, client: int) -> Site:
-        return _site(*source(context))
+    def local_of(context: Context, client: int) -> Local:
+        setup, runtime = _setup(*source(context))
+        rows = np.arange(len(setup.federation.data.test_y))
+        return Local(runtime.client_data(client), lambda: runtime.samples("test", rows), runtime.model)
 
     def labels(context: Context) -> NDArray[np.int64]:
-        federation = _site(*source(context)).federation
+        federation = _setup(*source(context))[0].federation
         rows = federation.shards[int(context.node_config["partition-id"])]
         return federation.data.train_y[rows]
 
     def classes(context: Context) -> int:
-        return len(_site(*source(context)).federation.data.classes)
+        return len(_setup(*source(context))[0].federation.data.classes)
 
-    return trained_app(site_of, labels, classes)
+    return trained_app(local_of, labels, classes)
 
 
 def play_on(
@@ -82,10 +79,12 @@ def play_on(
     data_directory: Path | None = None,
     resume: bool = False,
     observer: Observer = lambda record: None,
+    setup: Setup | None = None,
 ) -> dict[str, Any]:
     """Run an experiment whose clients are the nodes of a grid; returns the summary."""
     checked_for_flower(experiment)
-    clients = len(prepare(experiment, data_directory).federation.shards)
+    setup = setup or prepare(experiment, data_directory)
+    clients = len(setup.federation.shards)
     roster = Roster(names=[str(client) for client in range(clients)])
     end = time.monotonic() + WAIT
     while len(roster.present()) < clients and time.monotonic() < end:
@@ -95,7 +94,7 @@ def play_on(
         raise EntrofedError(f"no node with the name of one of {clients} clients has come within {WAIT:.0f} s")
     log.info("%d of %d clients are there", len(roster.present()), clients)
     backend = GridBackend(grid, roster, experiment.engine.timeout)
-    return run(experiment, folder, backend=backend, data_directory=data_directory, resume=resume, observer=observer)
+    return run(experiment, folder, backend=backend, resume=resume, observer=observer, setup=setup)
 
 
 def simulate(
@@ -114,19 +113,18 @@ def simulate(
 
     checked_for_flower(experiment)
     text, directory = to_toml(experiment), None if data_directory is None else str(data_directory)
-    clients = len(prepare(experiment, data_directory).federation.shards)
+    setup = prepare(experiment, data_directory)
     server, summary = ServerApp(), dict[str, Any]()
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        options = {"data_directory": data_directory, "resume": resume, "observer": observer}
-        summary.update(play_on(grid, experiment, folder, **options))  # type: ignore[arg-type]
+        summary.update(play_on(grid, experiment, folder, resume=resume, observer=observer, setup=setup))
 
     workers = experiment.engine.workers
     run_simulation(
         server,
         experiment_client(lambda context: (text, directory)),
-        num_supernodes=clients,
+        num_supernodes=len(setup.federation.shards),
         backend_config={
             "init_args": {"num_cpus": workers, "include_dashboard": False, "logging_level": logging.ERROR},
             "client_resources": {"num_cpus": 1, "num_gpus": 0.0},

@@ -1,26 +1,27 @@
-"""Orders carried out by the nodes of a Flower grid, and who is who among them."""
+"""Tasks done by the nodes of a Flower grid, and who is who among them."""
 
 import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from flwr.app import DEFAULT_TTL, ConfigRecord, Message, RecordDict
+import numpy as np
+from flwr.app import DEFAULT_TTL, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
-from entrofed.backends.base import Backend, Order
+from entrofed.backends.base import Backend, Workload
 from entrofed.backends.inline import InlineBackend
-from entrofed.client.evaluate import LossOrder
-from entrofed.client.train import WorkOrder
 from entrofed.core.params import Layout
+from entrofed.core.parts import Fact
+from entrofed.core.tasks import FactTask, Task, TrainTask
 from entrofed.core.types import Failure
-from entrofed.data.federation import Federation
 from entrofed.flower.answers import ASK
 from entrofed.flower.arrays import Format, size_of
-from entrofed.flower.wire import ARRAYS, CONFIG, read_update, write_order
+from entrofed.flower.wire import ARRAYS, CONFIG, read_update, write_task
+from entrofed.registry import describe
 
 log = logging.getLogger("entrofed")
 
@@ -83,9 +84,13 @@ def content_of(reply: Message | None, most: int) -> RecordDict | Failure:
     return reply.content if size <= most else Failure(f"a reply of {size:,} bytes; at most {most:,} are taken")
 
 
-def ask(grid: Grid, nodes: Sequence[int], what: dict[str, Any], timeout: float) -> dict[int, dict[str, Any] | Failure]:
-    """Put a question to nodes; the answers are plain tables."""
+def ask(
+    grid: Grid, nodes: Sequence[int], what: dict[str, Any], timeout: float, model: ArrayRecord | None = None
+) -> dict[int, dict[str, Any] | Failure]:
+    """Put a question to nodes, with a model if it is about one; the answers are plain tables."""
     record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
+    if model is not None:
+        record[ARRAYS] = model
     found = exchange(grid, [message(record, node, ASK, timeout) for node in nodes], timeout)
     return {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in nodes}
 
@@ -167,7 +172,7 @@ def _order(name: str) -> tuple[int, int, str]:
 
 
 class GridBackend(Backend):
-    """Training and losses at the nodes of a grid; all else, such as the evaluation on test data, here."""
+    """Training and facts at the nodes of a grid; all else, such as the evaluation on test data, here."""
 
     def __init__(
         self,
@@ -178,72 +183,77 @@ class GridBackend(Backend):
         form: Format | None = None,
         config: ConfigRecord | None = None,
         ours: bool = True,
-        classes: int | None = None,
     ) -> None:
         self._grid, self._roster, self._timeout, self._form = grid, roster, timeout, form
-        self._config, self._ours, self._classes = config or ConfigRecord(), ours, classes
+        self._config, self._ours = config or ConfigRecord(), ours
         self._here = InlineBackend()
 
-    def host(
-        self,
-        federation: Federation,
-        build: Callable[[], torch.nn.Module],
-        layout: Layout,
-        *,
-        compiled: bool = False,
-    ) -> None:
+    def open(self, workload: Workload) -> None:
         """Set up what is done here, and how models travel."""
-        self._here.host(federation, build, layout, compiled=compiled)
-        self._form, self._classes = Format.by_layout(layout), len(federation.data.classes)
+        self._here.open(workload)
+        self._form = Format.by_layout(workload.layout)
 
-    def run(self, orders: Sequence[Order]) -> list[Any]:
-        """Send orders to the clients that they are for; carry out the others here."""
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Send tasks to the clients that they are for; do the others here."""
         outcomes: dict[int, Any] = {}
         messages: dict[int, Message] = {}
-        if any(isinstance(order, WorkOrder | LossOrder) for order in orders):
+        if any(isinstance(task, TrainTask | FactTask) for task in tasks):
             self._roster.refresh(self._grid, min(self._timeout, PATIENCE))
-        for i, order in enumerate(orders):
-            if isinstance(order, WorkOrder | LossOrder):
-                node = self._roster.node_of(order.client)
+        for i, task in enumerate(tasks):
+            if isinstance(task, TrainTask | FactTask):
+                node = self._roster.node_of(task.client)
                 if node is None:
                     outcomes[i] = Failure("not connected")
                 else:
-                    messages[i] = self._message(order, node)
+                    messages[i] = self._message(task, node)
         found = exchange(self._grid, list(messages.values()), self._timeout)
         for i, sent in messages.items():
-            outcomes[i] = self._outcome(orders[i], found.get(int(sent.metadata.dst_node_id)))
-        here = [i for i in range(len(orders)) if i not in outcomes]
-        outcomes |= dict(zip(here, self._here.run([orders[i] for i in here]) if here else [], strict=True))
-        return [outcomes[i] for i in range(len(orders))]
+            outcomes[i] = self._outcome(tasks[i], found.get(int(sent.metadata.dst_node_id)))
+        here = [i for i in range(len(tasks)) if i not in outcomes]
+        outcomes |= dict(zip(here, self._here.run([tasks[i] for i in here]) if here else [], strict=True))
+        return [outcomes[i] for i in range(len(tasks))]
 
-    def _message(self, order: "WorkOrder | LossOrder", node: int) -> Message:
+    def _message(self, task: TrainTask | FactTask, node: int) -> Message:
         form = self._formed()
-        if isinstance(order, WorkOrder):
-            return message(write_order(order, form, self._config), node, "train", self._timeout)
-        question = json.dumps({"what": "loss", "client": order.client})
-        record = RecordDict({ARRAYS: form.write(order.params), CONFIG: ConfigRecord({"ask": question})})
+        if isinstance(task, TrainTask):
+            return message(write_task(task, form, self._config), node, "train", self._timeout)
+        question = json.dumps({**fact_question(task.fact), "client": task.client})
+        record = RecordDict({ARRAYS: form.write(task.params), CONFIG: ConfigRecord({"ask": question})})
         return message(record, node, ASK, self._timeout)
 
-    def _outcome(self, order: Order, reply: Message | None) -> Any:
+    def _outcome(self, task: Task, reply: Message | None) -> Any:
         form = self._formed()
         content = content_of(reply, most_bytes(form.layout))
         if isinstance(content, Failure):
             return content
-        if isinstance(order, WorkOrder):
-            return read_update(content, order, form, ours=self._ours, classes=self._classes)
+        if isinstance(task, TrainTask):
+            return read_update(content, task, form, ours=self._ours)
         answer = answer_in(content)
-        if isinstance(answer, Failure):
-            return answer
-        loss = answer.get("loss")
-        return loss if isinstance(loss, float) else Failure(f"a loss that is no number: {str(loss)[:50]}")
+        return answer if isinstance(answer, Failure) else told_value(answer)
 
     def _formed(self) -> Format:
         if self._form is None:
-            raise RuntimeError("host() comes before run()")
+            raise RuntimeError("open() comes before run()")
         return self._form
 
     def close(self) -> None:
         """The grid belongs to the ServerApp."""
+
+
+def fact_question(fact: Fact) -> dict[str, Any]:
+    """How a client is asked for a fact."""
+    return {"what": "fact", "fact": describe(fact)}
+
+
+def told_value(answer: dict[str, Any]) -> NDArray[np.float64] | Failure:
+    """The numbers that an answer holds; text, true and false are none."""
+    try:
+        value = np.array(answer["value"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        return Failure(f"an answer without numbers: {type(error).__name__}: {str(error)[:200]}")
+    if value.dtype.kind not in "iuf":
+        return Failure(f"an answer without numbers: {str(answer['value'])[:200]}")
+    return value.astype(np.float64)
 
 
 def most_bytes(layout: Layout) -> int:

@@ -5,11 +5,11 @@ from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
 
-from entrofed.core.types import VALIDATION
+from entrofed.core.parts import VALIDATION
 from entrofed.errors import ConfigError
 from entrofed.files import write_whole
 from entrofed.flower.strategy import EntroStrategy
-from entrofed.registry import find
+from entrofed.registry import lookup
 
 TEMPLATE = Path(__file__).parent / "template"
 """An app that runs as it is; a new one differs from it by names."""
@@ -17,7 +17,7 @@ TEMPLATE = Path(__file__).parent / "template"
 
 def new_app(folder: Path, *, method: str = "fedentopt") -> list[Path]:
     """Write a Flower app that trains with ``method`` into a new folder; returns its files."""
-    if VALIDATION in find("method", method)().needs:
+    if VALIDATION in lookup("method", method)().needs:
         raise ConfigError(
             f"method {method!r} weighs by predictions on a validation set, which a new app does not have; "
             "begin with another method, and give EntroStrategy a function predict=... later"

@@ -1,5 +1,15 @@
-"""The rounds of a strategy: the two halves of a round, with a grid in between, and what is kept after each."""
+"""The rounds of a strategy: planned and finished as everywhere, with a grid in between.
 
+What it leaves in its folder, so that it can go on after its ServerApp was stopped::
+
+    strategy.json        what the run is: method, seed, model; another run is refused
+    clients.json         the clients' names in the order of their numbers, and what they told once
+    metrics.jsonl        one line per round
+    checkpoints/         the last two states
+    memory/              what clients keep
+"""
+
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -12,30 +22,31 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
 
+from entrofed.core.job import Job, Rules
 from entrofed.core.params import Params
-from entrofed.core.records import Books
-from entrofed.core.round import Opened, close_round, open_round, record_of
-from entrofed.core.tasks import Rules
-from entrofed.core.types import LOSS, MEAN_PREDICTION, Failure, Method, ServerRule, State
-from entrofed.errors import ConfigError, QuorumError
+from entrofed.core.parts import Method
+from entrofed.core.records import RoundRecord, Stopwatch
+from entrofed.core.round import Evaluated, RoundPlan, finish_round, plan_round, round_record
+from entrofed.core.types import LABEL_COUNTS, Failure, State
+from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.config import MethodSection
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.runner import Runner
+from entrofed.files import write_whole
 from entrofed.flower.arrays import Format
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
-from entrofed.flower.kept import Kept
-from entrofed.flower.labels import Labels
-from entrofed.flower.wire import read_update, write_order
+from entrofed.flower.told import Told
+from entrofed.flower.wire import read_update, write_task
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
 
 log = logging.getLogger("flwr")
 
 Predict = Callable[[list[ArrayRecord]], NDArray[np.float64]]
-CLIENT_HOOKS = ("shift", "steps", "report")
-"""What a server rule may ask clients to do."""
 
 
 @dataclass(frozen=True)
-class Plan:
+class Settings:
     """What is the same in every round."""
 
     section: MethodSection
@@ -52,104 +63,129 @@ class Plan:
 class Play:
     """One run: begins anew, or goes on after the last whole round in its folder."""
 
-    def __init__(self, plan: Plan, arrays: ArrayRecord) -> None:
-        self.plan, self.method, self.form = plan, plan.section.recipe(), Format.of(arrays)
-        self.roster, self.labels = Roster(), Labels(self.method, plan.classes)
-        self.records: list[dict[str, Any]] = []
-        self.rules = Rules(
-            seed=plan.seed,
-            rounds=plan.rounds,
+    def __init__(self, settings: Settings, arrays: ArrayRecord) -> None:
+        self.settings, self.method, self.form = settings, settings.section.recipe, Format.of(arrays)
+        self.roster, self.told = Roster(), Told(self.method, settings.classes)
+        section = settings.section
+        self._rules = Rules(
+            rounds=settings.rounds,
             cohort=1,
-            training=plan.section.training(),
-            lr_decay=plan.section.lr_decay,
-            quorum=plan.section.quorum,
-            nonfinite=plan.section.nonfinite,
+            training=section.training(),
+            lr_decay=section.lr_decay,
+            quorum=section.quorum,
+            nonfinite=section.nonfinite,
         )
-        self.state = State(round=0, params=self.form.read(arrays), selector={}, server={}, memory={})
         self._ours = needs_our_clients(self.method)
-        self._opened: Opened | None = None
+        self._job: Job | None = None
+        self._plan: RoundPlan | None = None
         self._sent: dict[int, Message] = {}
-        self._kept = None if plan.folder is None else Kept(plan.folder, self.form.layout)
-        if self._kept is not None:
-            self._go_on(self._kept)
-
-    def _go_on(self, kept: Kept) -> None:
-        model = {entry.name: entry.shape for entry in self.form.layout.entries}
-        method = self.plan.section.model_dump(mode="json")
-        kept.claim({"method": method, "seed": self.plan.seed, "classes": self.plan.classes, "model": model})
-        self.state = replace(self.state, memory=kept.memories())
-        before = kept.last()
-        if before is not None:
-            self.state, clients, self.records = before
-            self.roster.names, self.labels.told = clients["names"], clients["told"]
+        self._watch = Stopwatch()
+        folder = None if settings.folder is None else RunFolder(settings.folder)
+        self.runner = Runner(
+            folder,
+            self.form.layout,
+            max_skipped=section.max_skipped,
+            quorum=section.quorum,
+            before_save=self._keep_clients,
+        )
+        if folder is not None:
+            self._claim(folder.path)
+        self._first = arrays
+        first = State(0, self.form.read(arrays), {}, {}, self.runner.client_states)
+        self.runner.begin(first, resume=True, start_over=False)
+        self.records: list[RoundRecord] = []
+        if folder is not None and self.state.round:
+            clients = _read(folder.path / "clients.json")
+            self.roster.names = clients["names"]
+            self.told.restore(clients["told"])
+            self.records = folder.records()
             log.info("going on after round %d", self.state.round)
+
+    @property
+    def state(self) -> State:
+        """After the last whole round."""
+        return self.runner.state
+
+    def _claim(self, folder: Path) -> None:
+        """Raise a ConfigError if another run lies in the folder."""
+        model = {entry.name: entry.shape for entry in self.form.layout.entries}
+        method = self.settings.section.model_dump(mode="json")
+        what = {"method": method, "seed": self.settings.seed, "classes": self.settings.classes, "model": model}
+        path, now = folder / "strategy.json", json.loads(json.dumps(what))
+        if not path.exists():
+            write_whole(path, json.dumps(now, indent=2) + "\n")
+            return
+        before = _read(path)
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if changed:
+            raise ConfigError(f"{folder}: another run lies here; changed: {', '.join(changed)}. Take another folder")
+
+    def _keep_clients(self) -> None:
+        if self.settings.folder is not None:
+            content = {"names": self.roster.names, "told": self.told.values}
+            write_whole(self.settings.folder / "clients.json", json.dumps(content) + "\n")
 
     def open(self, grid: Grid, config: ConfigRecord) -> list[Message]:
         """See who is there, ask what the method needs to know, choose, and write the messages."""
-        self._opened, self._sent, self._books = None, {}, Books(self.form.layout)
-        state, layout, plan = self.state, self.form.layout, self.plan
-        untouched = not any(record["cohort"] for record in self.records)  # nobody was ever asked to train
+        self._plan, self._sent, self._watch = None, {}, Stopwatch()
+        state, layout, settings = self.state, self.form.layout, self.settings
+        untouched = not any(record.cohort for record in self.records)  # nobody was ever asked to train
         self._gather(grid)
         if untouched:
             self.roster.sort()
-        self.labels.learn(grid, self.roster, plan.wait, state.params, layout)
+        self.told.learn(grid, self.roster, settings.wait, self._first)
         present = np.array(self.roster.present(), np.int64)
-        self.ledger = self.labels.ledger(self.roster.names, layout.trainable)
-        if not self.ledger.sizes[present].any():
+        clients = self.told.table(self.roster.names, layout.trainable)
+        if not clients.sizes[present].any():
             return []
         if untouched:
-            selector = self.method.selector.init(self.ledger, present)
-            server = self.method.server.init(state.params, self.ledger, present)
-            self.state = state = replace(state, selector=selector, server=server)
-        self.rules = replace(self.rules, cohort=plan.section.cohort_size(len(present)))
-        backend = GridBackend(
-            grid, self.roster, plan.timeout, form=self.form, config=config, ours=self._ours, classes=plan.classes
-        )
-        self._opened = open_round(state, self.method, self.rules, self.ledger, present, layout, backend, self._books)
-        self._books.lap("select")
-        for order in self._opened.work:
-            node = self.roster.node_of(order.client)
+            selector = self.method.selector.init(clients, present)
+            server = self.method.server.init(state.params, clients, present)
+            self.runner.state = state = replace(state, selector=selector, server=server)
+        rules = replace(self._rules, cohort=settings.section.cohort_size(len(present)))
+        self._job = Job(self.method, rules, clients, present, layout, settings.seed, self._predictions)
+        backend = GridBackend(grid, self.roster, settings.timeout, form=self.form, config=config, ours=self._ours)
+        self._plan = plan_round(self._job, state, backend)
+        for task in self._plan.tasks:
+            node = self.roster.node_of(task.client)
             if node is not None:
-                content = write_order(order, self.form, config)
-                self._sent[order.client] = message(content, node, "train", plan.timeout)
+                content = write_task(task, self.form, config)
+                self._sent[task.client] = message(content, node, "train", settings.timeout)
+        self._watch = Stopwatch()
         return list(self._sent.values())
 
     def _gather(self, grid: Grid) -> None:
         """Wait for clients, but not without end."""
-        end, wanted = time.monotonic() + self.plan.wait, self.plan.nodes if self.state.round == 0 else 1
+        wait, wanted = self.settings.wait, self.settings.nodes if self.state.round == 0 else 1
+        end = time.monotonic() + wait
         while True:
-            self.roster.refresh(grid, self.plan.wait)
+            self.roster.refresh(grid, wait)
             if len(self.roster.node) >= wanted or time.monotonic() >= end:
                 return
-            time.sleep(min(1.0, self.plan.wait / 10))
+            time.sleep(min(1.0, wait / 10))
 
-    def close(self, replies: Iterable[Message]) -> dict[str, Any]:
-        """Admit, weigh and aggregate what came back; below the quorum the model stays. Returns the round's record."""
-        opened = self._opened
-        if opened is None:
-            log.warning("round %d: nobody is there who can be asked", self.state.round)
-            nobody = {"cohort": [], "clients": [], "refused": [], "skipped": True, "names": []}
-            after = replace(self.state, round=self.state.round + 1, skipped=self.state.skipped + 1)
-            return self._keep(after, {"round": self.state.round, **nobody})
-        self._books.lap("train")
-        closed = close_round(
-            self.state,
-            opened,
-            self._answers(opened, replies),
-            self.method,
-            self.rules,
-            self.ledger,
-            self.form.layout,
-            self._predictions,
-            self._books,
-        )
-        counts, chosen = self.ledger.label_counts, opened.selection.clients
-        bits = None if counts is None else float(entropy_of_counts(counts[chosen].sum(axis=0), base="bits"))
-        record = record_of(opened, closed, self._books, bits, {"test": None, "id": None, "alignment": None})
-        return self._keep(closed.state, {**record, "names": [self.roster.names[client] for client in chosen]})
+    def close(self, replies: Iterable[Message]) -> tuple[State, RoundRecord]:
+        """Admit, weigh and aggregate what came back; below the quorum the model stays."""
+        plan, job, state = self._plan, self._job, self.state
+        if plan is None or job is None:
+            log.warning("round %d: nobody is there who can be asked", state.round)
+            after = replace(state, round=state.round + 1, skipped=state.skipped + 1)
+            return self._noted(after, RoundRecord(round=state.round, skipped=True, names=[]))
+        self._watch.lap("train")
+        outcome = finish_round(job, state, plan, self._answers(plan, replies))
+        chosen, bits = plan.selection.clients, None
+        if LABEL_COUNTS in job.clients.facts:
+            counts = job.clients.told(LABEL_COUNTS, "the record")
+            bits = float(entropy_of_counts(counts[chosen].sum(axis=0), base="bits"))
+        record = round_record(plan, outcome, Evaluated(bits), self._watch.seconds)
+        return self._noted(outcome.state, replace(record, names=[self.roster.names[client] for client in chosen]))
 
-    def _answers(self, opened: Opened, replies: Iterable[Message]) -> list[Any]:
-        """What came of each order: the first reply to its message; what replies to none of them is dropped."""
+    def _noted(self, state: State, record: RoundRecord) -> tuple[State, RoundRecord]:
+        self.records.append(record)
+        return state, record
+
+    def _answers(self, plan: RoundPlan, replies: Iterable[Message]) -> list[Any]:
+        """What came of each task: the first reply to its message; what replies to none of them is dropped."""
         expected = {sent.metadata.message_id: client for client, sent in self._sent.items()}
         found: dict[int, Message] = {}
         for reply in replies:
@@ -159,33 +195,21 @@ class Play:
             else:
                 found[client] = reply
         answers: list[Any] = []
-        for order in opened.work:
-            content = content_of(found.get(order.client), most_bytes(self.form.layout))
-            if order.client not in self._sent:
+        for task in plan.tasks:
+            content = content_of(found.get(task.client), most_bytes(self.form.layout))
+            if task.client not in self._sent:
                 answers.append(Failure("not connected"))
             elif isinstance(content, RecordDict):
-                answers.append(read_update(content, order, self.form, ours=self._ours, classes=self.plan.classes))
+                answers.append(read_update(content, task, self.form, ours=self._ours))
             else:
                 answers.append(content)
         return answers
 
-    def _keep(self, state: State, record: dict[str, Any]) -> dict[str, Any]:
-        """Go over to the state after a round, and write it down."""
-        self.state = state
-        self.records.append(record)
-        if self._kept is not None:
-            self._kept.keep(state, {"names": self.roster.names, "told": self.labels.told}, record)
-        if state.skipped >= self.plan.section.max_skipped:
-            raise QuorumError(
-                f"{state.skipped} rounds in a row had fewer than {self.rules.quorum} usable updates (quorum); "
-                "the reasons are in the log"
-            )
-        return record
-
     def _predictions(self, models: Sequence[Params]) -> Predictions:
-        if self.plan.predict is None:
+        predict = self.settings.predict
+        if predict is None:
             raise ConfigError("a part of the method looks at predictions on a validation set; give predict=...")
-        found = np.asarray(self.plan.predict([self.form.write(model) for model in models]), np.float64)
+        found = np.asarray(predict([self.form.write(model) for model in models]), np.float64)
         if found.ndim != 3 or len(found) != len(models):
             raise ConfigError(f"predict gave shape {found.shape}; expected [{len(models)} models, samples, classes]")
         return Predictions.of(found)
@@ -194,10 +218,17 @@ class Play:
 def needs_our_clients(method: Method) -> bool:
     """Whether a method asks more of clients than to train on their data as they do anyway, and to tell their labels.
 
-    >>> needs_our_clients(MethodSection(name="fedentopt").recipe())
+    >>> needs_our_clients(MethodSection(name="fedentopt").recipe)
     False
-    >>> needs_our_clients(MethodSection(name="scaffold").recipe())
+    >>> needs_our_clients(MethodSection(name="scaffold").recipe)
     True
     """
-    hooks = any(getattr(type(method.server), hook) is not getattr(ServerRule, hook) for hook in CLIENT_HOOKS)
-    return hooks or method.objective.name != "cross_entropy" or bool({MEAN_PREDICTION, LOSS} & method.needs)
+    asked = method.facts_told("before_round") + method.facts_told("with_update")
+    return method.server.client is not None or not method.objective.plain or bool(asked)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: not readable ({error}); take another folder to begin anew") from None

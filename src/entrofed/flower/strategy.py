@@ -19,14 +19,16 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from entrofed.core.parts import VALIDATION, Method
+from entrofed.core.records import RoundRecord
 from entrofed.core.seeds import stream
-from entrofed.core.types import VALIDATION, Method, ServerRule
+from entrofed.core.types import State
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import MethodSection, checked
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.flower.evaluation import mean_figures
+from entrofed.flower.evaluation import mean_metrics
 from entrofed.flower.grid import exchange, message
-from entrofed.flower.play import Plan, Play, Predict
+from entrofed.flower.play import Play, Predict, Settings
 from entrofed.flower.wire import ARRAYS, CONFIG
 from entrofed.registry import describe
 
@@ -62,7 +64,7 @@ class EntroStrategy(Strategy):
         **options: Any,
     ) -> None:
         self.section: MethodSection = checked(MethodSection, {"name": method, **options}, "EntroStrategy")
-        self.method = self.section.recipe()
+        self.method = self.section.recipe
         _check(self.section, self.method, predict is not None)
         for what, value, least, most in (
             ("nodes", nodes, 1, float("inf")),
@@ -87,7 +89,7 @@ class EntroStrategy(Strategy):
     @property
     def records(self) -> list[dict[str, Any]]:
         """What was written down of each round, those before a restart included."""
-        return self.play.records
+        return [record.to_json() for record in self.play.records]
 
     def summary(self) -> None:
         """Log what the strategy is made of."""
@@ -109,7 +111,7 @@ class EntroStrategy(Strategy):
             raise ConfigError(f"timeout = {timeout}: seconds above 0 are expected; nobody is waited for without end")
         log.info("Starting %s strategy %r:", type(self).__name__, self.section.name)
         self.summary()
-        plan = Plan(
+        settings = Settings(
             section=self.section,
             seed=self.seed,
             rounds=num_rounds,
@@ -121,24 +123,32 @@ class EntroStrategy(Strategy):
             folder=self.folder,
         )
         with nullcontext() if self.folder is None else RunFolder(self.folder).claimed():
-            self._play = play = Play(plan, initial_arrays)
+            self._play = play = Play(settings, initial_arrays)
             result = Result()
             result.arrays = play.form.write(play.state.params)
             self._evaluate(evaluate_fn, result)
-            while (number := play.state.round + 1) <= num_rounds:
+
+            def train(state: State) -> tuple[State, RoundRecord]:
+                number = state.round + 1
                 log.info("[ROUND %d/%d]", number, num_rounds)
-                orders = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), grid))
-                arrays, trained = self.aggregate_train(number, exchange(grid, orders, timeout).values())
+                tasks = list(self.configure_train(number, result.arrays, train_config or ConfigRecord(), grid))
+                arrays, trained = self.aggregate_train(number, exchange(grid, tasks, timeout).values())
                 result.arrays = result.arrays if arrays is None else arrays
                 if trained is not None:
                     result.train_metrics_clientapp[number] = trained
                     log.info("\t└──> trained: %s", trained)
+                return self._closed
+
+            def evaluate(record: RoundRecord) -> None:
+                number = record.round + 1
                 asked = list(self.configure_evaluate(number, result.arrays, evaluate_config or ConfigRecord(), grid))
-                figures = self.aggregate_evaluate(number, exchange(grid, asked, timeout).values())
-                if figures is not None:
-                    result.evaluate_metrics_clientapp[number] = figures
-                    log.info("\t└──> evaluated at the clients: %s", figures)
+                found = self.aggregate_evaluate(number, exchange(grid, asked, timeout).values())
+                if found is not None:
+                    result.evaluate_metrics_clientapp[number] = found
+                    log.info("\t└──> evaluated at the clients: %s", found)
                 self._evaluate(evaluate_fn, result)
+
+            play.runner.play(train, num_rounds, evaluate)
         return result
 
     def _evaluate(self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None, result: Result) -> None:
@@ -157,13 +167,13 @@ class EntroStrategy(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Admit, weigh and aggregate what came back; below the quorum the model stays."""
-        record = self.play.close(replies)
-        if record["skipped"]:
+        self._closed = state, record = self.play.close(replies)
+        if record.skipped:
             return None, None
-        metrics: dict[str, Any] = {"clients": len(record["clients"]), "refused": len(record["refused"])}
-        if isfinite(record["train_loss"]):
-            metrics["train-loss"] = record["train_loss"]
-        return self.play.form.write(self.play.state.params), MetricRecord(metrics)
+        metrics: dict[str, Any] = {"clients": len(record.clients), "refused": len(record.refused)}
+        if record.train_loss is not None and isfinite(record.train_loss):
+            metrics["train-loss"] = record.train_loss
+        return self.play.form.write(state.params), MetricRecord(metrics)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -177,11 +187,11 @@ class EntroStrategy(Strategy):
         chosen = stream(self.seed, "evaluate", server_round).choice(there, number, replace=False)
         record = RecordDict({ARRAYS: arrays, CONFIG: ConfigRecord({**config, "server-round": server_round})})
         nodes = [roster.node_of(client) for client in sorted(chosen.tolist())]
-        return [message(record, node, "evaluate", self.play.plan.timeout) for node in nodes if node is not None]
+        return [message(record, node, "evaluate", self.play.settings.timeout) for node in nodes if node is not None]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The means of the clients' figures, weighted by their numbers of examples."""
-        return mean_figures(replies)
+        """The means of the clients' metrics, weighted by their numbers of examples."""
+        return mean_metrics(replies)
 
 
 def _check(section: MethodSection, method: Method, predict: bool) -> None:
@@ -189,7 +199,7 @@ def _check(section: MethodSection, method: Method, predict: bool) -> None:
     method.server.check(method, section.training())
     if VALIDATION in method.needs and not predict:
         raise ConfigError(f"method {section.name!r} weighs by predictions on a validation set; give predict=...")
-    if type(method.server).wrap is not ServerRule.wrap:
+    if method.server.replaces_network:
         raise ConfigError(
             f"server rule {method.server.name!r} trains another network than the one given; "
             "play it from an experiment file: entrofed run FILE --backend flower"

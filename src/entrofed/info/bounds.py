@@ -11,17 +11,14 @@ inside. If clients differ in their labels alone, KL(P_i || P_j) of labels is exa
 nats, and the loss bound b is divided out.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf, nan
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from entrofed.errors import ConfigError, DataError
 from entrofed.info.entropy import Floats, distribution, entropy_of_counts
-from entrofed.info.theorems import READINGS, Word
 
 SMOOTHING = 0.01
 """Share of labels that is replaced by random ones before distributions are compared."""
@@ -67,26 +64,6 @@ class Alignment:
     step: float
     gradient: float
     stretch: float
-
-
-def words(terms: InfoDivTerms | Alignment) -> tuple[Word, ...]:
-    """Every term with its name, value, unit and how to read it.
-
-    >>> word = words(alignment_error([-1.0, 0.0], [0.5, 0.5], lr=1.0))[0]
-    >>> word.name, word.value, word.unit
-    ('alignment error A_t = ||s + lr g||^2', 0.5, 'squared length')
-    """
-    return tuple(Word(value, *READINGS[key]) for key, value in asdict(terms).items())
-
-
-def weighted_source_entropy(label_counts: ArrayLike, weights: ArrayLike) -> float:
-    """sum_i alpha_i H(P_i) in nats (equations 5 and 8), one row of counts per weight; an empty row has entropy 0.
-
-    >>> round(weighted_source_entropy([[5, 5], [9, 0]], [0.5, 0.5]), 6)
-    0.346574
-    """
-    counts = _table(label_counts)
-    return float(_weights(weights, len(counts)) @ entropy_of_counts(counts))
 
 
 def participation_factors(clients: int, participants: int, selected: int) -> tuple[float, float]:
@@ -153,7 +130,18 @@ class Sources:
         self._spread = self._cross.mean(axis=0)
 
     def terms(self, cohort: ArrayLike, weights: ArrayLike) -> InfoDivTerms:
-        """What :func:`infodiv_terms` returns."""
+        """The computable terms of equations 5 and 7 for one round.
+
+        ``cohort`` I_t are client numbers; ``weights`` alpha belong to the cohort and sum to 1. If nobody is left out,
+        what sums over those is 0. A single participant has no nearest other: ``selected_cross_entropy`` is NaN.
+
+        Equation 7 holds for any j, so the smallest cross entropy is taken. A cross entropy is not 0 between equals, but
+        H(P_i): ``redundancy_gap`` subtracts it.
+
+        >>> terms = Sources([[8, 0], [8, 0], [5, 5], [1, 1]], [0, 1, 2]).terms([0, 2], [0.5, 0.5])
+        >>> terms.absent, round(terms.redundancy_gap, 9), round(terms.weighted_entropy, 6), terms.uncovered
+        (0.25, 0.0, 0.346574, 0)
+        """
         chosen = _clients("cohort", cohort, len(self._sizes))
         strange = [client for client in chosen.tolist() if client not in self._place]
         if strange:
@@ -190,45 +178,6 @@ class Sources:
             uncovered=int((left & ~self._covered).sum()),
             uncovered_by_cohort=int((left & ~self._covers[places].any(axis=0)).sum()),
         )
-
-
-def infodiv_terms(
-    label_counts: ArrayLike, participants: ArrayLike, cohort: ArrayLike, weights: ArrayLike
-) -> InfoDivTerms:
-    """The computable terms of equations 5 and 7 for one round.
-
-    ``label_counts`` are those of all clients, ``[client, class]``; ``participants`` I_p and ``cohort`` I_t are client
-    numbers; ``weights`` alpha belong to the cohort and sum to 1. If nobody is left out, what sums over those is 0. A
-    single participant has no nearest other: ``selected_cross_entropy`` is NaN.
-
-    Equation 7 holds for any j, so the smallest cross entropy is taken. A cross entropy is not 0 between equals, but
-    H(P_i): ``redundancy_gap`` subtracts it.
-
-    >>> terms = infodiv_terms([[8, 0], [8, 0], [5, 5], [1, 1]], [0, 1, 2], [0, 2], [0.5, 0.5])
-    >>> terms.absent, round(terms.redundancy_gap, 9), round(terms.weighted_entropy, 6), terms.uncovered
-    (0.25, 0.0, 0.346574, 0)
-    """
-    return Sources(label_counts, participants).terms(cohort, weights)
-
-
-def over_rounds(
-    label_counts: ArrayLike, participants: ArrayLike, records: Iterable[Mapping[str, Any]]
-) -> list[InfoDivTerms | None]:
-    """The terms of every recorded round; None where no model was made. I_t are the clients whose updates were used.
-
-    >>> record = {"round": 0, "skipped": False, "clients": [{"client": 1, "weight": 1.0}]}
-    >>> found = over_rounds([[8, 0], [5, 5]], [0, 1], [record, record | {"skipped": True}])
-    >>> [terms and terms.selected for terms in found]
-    [1, None]
-    """
-    sources = Sources(label_counts, participants)
-    found: list[InfoDivTerms | None] = []
-    for record in records:
-        if "peers" in record:
-            raise DataError(f"round {record['round']} is decentralized, but the theorems are about one global model")
-        weights = {entry["client"]: entry["weight"] for entry in record["clients"]}
-        found.append(None if record["skipped"] else sources.terms(list(weights), list(weights.values())))
-    return found
 
 
 def alignment_error(step: ArrayLike, gradient: ArrayLike, lr: float) -> Alignment:

@@ -36,15 +36,6 @@ def entropy_of_counts(counts: ArrayLike, *, base: Base = "nats") -> Floats:
     return _shannon(np.divide(counts, total, out=np.zeros_like(counts), where=total > 0), base)
 
 
-def perplexity(p: ArrayLike) -> Floats:
-    """Effective number of classes exp H(p), from 1 to C.
-
-    >>> round(float(perplexity([0.25] * 4)), 12)
-    4.0
-    """
-    return np.asarray(np.exp(entropy(p)))
-
-
 def effective_cohort(weights: ArrayLike) -> Floats:
     """Effective number of clients 1 / sum_k alpha_k^2 behind aggregation weights alpha, which sum to 1.
 

@@ -75,6 +75,25 @@ def pooled_divergences(
     return divergences, sizes
 
 
+def pooling_weights(
+    summaries: Sequence[NDArray[Any]],
+    classes: int,
+    *,
+    mode: Mode = "smoothed",
+    smoothing: float = 1e-2,
+    labels: ArrayLike | None = None,
+    direction: Direction = "divergent",
+    present: ArrayLike | None = None,
+    alpha_min: float = 0.0,
+) -> tuple[Floats, Floats]:
+    """The weights of a neighbourhood and the divergences behind them, at a node that has these ``labels`` itself.
+
+    The whole rule, for every run and study: :func:`pooled_divergences`, then :func:`pooled_weights`.
+    """
+    found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
+    return pooled_weights(found, sizes, direction=direction, present=present, alpha_min=alpha_min), found
+
+
 def pooled_weights(
     divergences: ArrayLike,
     sizes: ArrayLike,

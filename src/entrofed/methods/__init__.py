@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from entrofed.core.types import Method
+from entrofed.core.parts import Method
 from entrofed.methods.baselines import full, power_of_choice, reselection
 from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, moon, scaffold
 from entrofed.methods.fedavg import fedavg, fedavg_uniform

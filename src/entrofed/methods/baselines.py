@@ -1,6 +1,6 @@
 """Selection baselines that the papers compare against."""
 
-from entrofed.core.types import Method
+from entrofed.core.parts import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.power_of_choice import PowerOfChoice

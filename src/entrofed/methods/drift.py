@@ -1,6 +1,6 @@
 """Training against drift: objectives and server rules for clients whose data differ."""
 
-from entrofed.core.types import Method, Objective, ServerRule
+from entrofed.core.parts import Method, Objective, ServerRule
 from entrofed.objectives.branch import Branch
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive

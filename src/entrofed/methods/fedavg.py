@@ -1,6 +1,6 @@
 """Federated averaging, and the control in which size does not count."""
 
-from entrofed.core.types import Method
+from entrofed.core.parts import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average

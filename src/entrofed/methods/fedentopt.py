@@ -1,6 +1,6 @@
 """FedEntOpt, and the KL selection it is compared with."""
 
-from entrofed.core.types import Method
+from entrofed.core.parts import Method
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.kl import KLSelection

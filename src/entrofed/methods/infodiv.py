@@ -4,7 +4,7 @@ Reference: "Federated Generalization via Information-Theoretic Distribution Dive
 double-blind review; section 4.2, Algorithms 1 and 2. All weights are 1/|R_t|, the setting of Theorem 2.
 """
 
-from entrofed.core.types import Method, Selector
+from entrofed.core.parts import Method, Selector
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim

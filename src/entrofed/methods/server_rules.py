@@ -1,6 +1,6 @@
-"""FedAvg with another server: optimizers that remember, and rules that stand liars."""
+"""FedAvg with another server: optimizers that remember, and rules that are robust against adversarial clients."""
 
-from entrofed.core.types import Method, ServerRule
+from entrofed.core.parts import Method, ServerRule
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi

@@ -1,6 +1,6 @@
 """A random cohort, weighed by information."""
 
-from entrofed.core.types import Method, Weigher
+from entrofed.core.parts import Method, Weigher
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average

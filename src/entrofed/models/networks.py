@@ -16,14 +16,13 @@ because ReLU is monotone, on a quarter of the values.
 
 from collections.abc import Callable
 from functools import partial
-from inspect import Parameter, signature
 from itertools import pairwise
 from math import prod
 from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from entrofed.errors import ConfigError, unknown
+from entrofed.errors import ConfigError, check_options, unknown
 
 ProjectionHead = Literal["features", "projection"]
 VggHead = Literal["linear", "hidden"]
@@ -254,11 +253,7 @@ def build(name: str, sample_shape: tuple[int, ...], classes: int, **options: Any
         raise ConfigError(f"samples need at least one axis, none empty; the data has shape {sample_shape}")
     if classes < 2:
         raise ConfigError(f"a classifier needs at least 2 classes; the data has {classes}")
-    parameters = signature(MODELS[name]).parameters.values()
-    allowed = [p.name for p in parameters if p.kind is Parameter.KEYWORD_ONLY]
-    for option in options:
-        if option not in allowed:
-            raise unknown(f"option of model {name!r}", option, allowed)
+    check_options(f"model {name!r}", MODELS[name], options)
     try:
         return MODELS[name](tuple(sample_shape), classes, **options)
     except ConfigError as error:

@@ -1,6 +1,6 @@
 """Parts that say what a client minimizes."""
 
-from entrofed.core.types import Objective
+from entrofed.core.parts import Objective, by_name
 from entrofed.objectives.branch import Branch
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive
@@ -8,6 +8,6 @@ from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.restricted_softmax import RestrictedSoftmax
 
-OBJECTIVES: dict[str, type[Objective]] = {
-    part.name: part for part in (CrossEntropy, Proximal, Contrastive, RestrictedSoftmax, Calibrated, Branch)
-}
+OBJECTIVES: dict[str, type[Objective]] = by_name(
+    CrossEntropy, Proximal, Contrastive, RestrictedSoftmax, Calibrated, Branch
+)

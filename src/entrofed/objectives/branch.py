@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch.nn.functional import cross_entropy
 
-from entrofed.core.types import Given, Objective
+from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
 from entrofed.models.concatenated import Concatenated
-
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
 
 HEAD = "head"
 
@@ -33,10 +31,10 @@ class Branch(Objective):
                 "another objective"
             )
 
-    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """Which branch it is; the name says it, since every branch has gradients of its own."""
-        second = int(order.broadcast["phase"])
-        name = HEAD if second else str(int(order.broadcast["clusters"][order.client]))
+        second = int(task.broadcast["phase"])
+        name = HEAD if second else str(int(task.broadcast["clusters"][task.client]))
         return lambda x: {name: x.new_zeros(())}
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:

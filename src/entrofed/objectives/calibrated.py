@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from entrofed.core.types import Given, Objective
+from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
-
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
 
 ABSENT = 1e-8
 """Stands for the count of a class that a client lacks: a margin of 100 tau masks it."""
@@ -34,11 +32,9 @@ class Calibrated(Objective):
         if not 0 <= self.tau < float("inf"):
             raise ConfigError(f"objective {self.name!r}: tau = {self.tau} must be finite and not negative")
 
-    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The margins, from the labels of the client."""
-        from entrofed.client.train import local_counts
-
-        counts = np.maximum(local_counts(site, order), ABSENT)
+        counts = np.maximum(data.label_counts, ABSENT)
         margin = torch.from_numpy((self.tau * counts**-0.25).astype(np.float32))
         return lambda x: {"margin": margin}
 

@@ -2,18 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch.nn.functional import cosine_similarity, cross_entropy
 
 from entrofed.core.params import Params
-from entrofed.core.types import Given, Objective, PartState, Update
+from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData, PartState, Update
 from entrofed.errors import ConfigError
-
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,14 @@ class Contrastive(Objective):
                 "'represent' that returns logits and representation; choose another model or add it"
             )
 
-    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The two frozen models; nothing, if there is no previous one."""
-        if not self.mu or "previous" not in order.memory:
+        if not self.mu or "previous" not in task.client_state:
             return lambda x: {}
-        previous = Params(order.memory["previous"], order.memory["previous_counters"])
+        previous = Params(task.client_state["previous"], task.client_state["previous_counters"])
         models = {
-            "global": site.bench.frozen("global", order.params),
-            "previous": site.bench.frozen("previous", previous),
+            "global": model.frozen("global", task.params),
+            "previous": model.frozen("previous", previous),
         }
 
         def represent(x: torch.Tensor) -> Given:
@@ -78,6 +76,6 @@ class Contrastive(Objective):
         away = cosine_similarity(z, given["previous"], dim=1, eps=1e-8) / self.temperature
         return torch.nn.functional.softplus(away - towards).mean()
 
-    def remember(self, order: "WorkOrder", update: Update) -> PartState:
+    def remember(self, task: TrainTask, update: Update) -> PartState:
         """The model that the client has just trained."""
         return {"previous": update.params.values, "previous_counters": update.params.counters}

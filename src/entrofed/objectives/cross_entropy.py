@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import torch
 
-from entrofed.core.types import Given, Objective
+from entrofed.core.parts import Given, Objective
 
 
 @dataclass(frozen=True)
@@ -13,6 +13,7 @@ class CrossEntropy(Objective):
     """Mean cross entropy of the softmax of the logits, in nats."""
 
     name: ClassVar[str] = "cross_entropy"
+    plain: ClassVar[bool] = True
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""

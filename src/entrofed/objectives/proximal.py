@@ -2,22 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from pydantic import ConfigDict
 
-from entrofed.core.types import Given, Objective, PartState, Update
+from entrofed.core.parts import Given, ModelRuntime, Objective, Wrapper
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData, PartState, Update
 from entrofed.errors import ConfigError
 from entrofed.objectives.cross_entropy import CrossEntropy
 
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
-
 
 @dataclass(frozen=True)
-class Proximal(Objective):
+class Proximal(Wrapper, Objective):
     """Another objective plus ``mu / 2 * ||w - w_t||^2`` over the parameters.
 
     It is the squared norm: its gradient ``mu (w - w_t)``, which is added to the other's, vanishes at the start. The
@@ -36,9 +34,9 @@ class Proximal(Objective):
             raise ConfigError(f"objective {self.name!r}: mu = {self.mu} must be finite and not negative")
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Whatever the other objective needs."""
-        return self.objective.needs
+    def wrapped(self) -> Objective:
+        """The other objective."""
+        return self.objective
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -54,14 +52,14 @@ class Proximal(Objective):
         """The other objective decides."""
         self.objective.check(model)
 
-    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The other objective's."""
-        return self.objective.begin(site, order)
+        return self.objective.begin(task, data, model)
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The other objective's."""
         return self.objective.loss(model, x, y, given)
 
-    def remember(self, order: "WorkOrder", update: Update) -> PartState:
+    def remember(self, task: TrainTask, update: Update) -> PartState:
         """The other objective's."""
-        return self.objective.remember(order, update)
+        return self.objective.remember(task, update)

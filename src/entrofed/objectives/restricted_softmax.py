@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
-from entrofed.core.types import Given, Objective
+from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
-
-if TYPE_CHECKING:
-    from entrofed.client.runtime import Site
-    from entrofed.client.train import WorkOrder
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,9 @@ class RestrictedSoftmax(Objective):
         if not 0 <= self.alpha <= 1:
             raise ConfigError(f"objective {self.name!r}: alpha = {self.alpha} must be between 0 and 1")
 
-    def begin(self, site: "Site", order: "WorkOrder") -> Callable[[torch.Tensor], Given]:
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The scales, from the labels of the client."""
-        from entrofed.client.train import local_counts
-
-        counts = local_counts(site, order)
+        counts = data.label_counts
         held = counts / counts.max() if self.mode == "proportional" else counts > 0
         scale = torch.from_numpy((self.alpha + (1 - self.alpha) * held).astype(np.float32))
         return lambda x: {"scale": scale}

@@ -4,20 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import altair
+import altair as alt
 
-from entrofed.cli.tables.papers import gain_cells, line_cells, ordering_words, other_figures, rank_rows
-from entrofed.cli.tables.runs import save_chart
+from entrofed.charts.results import results_chart
+from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.papers.results import Result
 from entrofed.papers.tables import METRICS, SPREADS, Paper, Table, papers
 from entrofed.papers.verdict import Verdict, outcome, ranking, verdicts
+from entrofed.papers.words import gain_cells, line_cells, ordering_words, other_metrics, rank_rows
 from entrofed.suite.statistics import Row
-
-OURS, PAPERS = "ours, 95 % interval", "in the paper"
-NAMES = {OURS: "#0072b2", PAPERS: "#d55e00"}
 
 
 def write_page(results: list[Result], output: Path) -> list[Path]:
@@ -40,7 +37,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             path = f"{paper.name}/{table.id}"
             judged = verdicts(path, results, metrics=(table.judged_by,))
             picture = images / f"results-{path.replace('/', '-')}.svg"
-            save_chart(chart(judged), picture)
+            save_chart(_chart(judged), picture)
             written.append(picture)
             glance.append(_at_a_glance(path, table, judged))
             lines += _table(paper, table, judged, f"images/{picture.name}", results)
@@ -145,9 +142,9 @@ def _table(paper: Paper, table: Table, judged: list[Verdict], picture: str, resu
         if verdict.gains:
             head = ["gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", ""]
             yield from ["", *_rows(head, (gain_cells(row, verdict.unit) for row in verdict.gains))]
-        figures, rows = other_figures(table, path, verdict.cell.id, results)
+        head, rows = other_metrics(table, path, verdict.cell.id, results)
         if rows:
-            yield from ["", "By other figures, ours (the paper's):", "", *_rows(figures, rows)]
+            yield from ["", "By other figures, ours (the paper's):", "", *_rows(head, rows)]
     yield from ["", "<details><summary>What to know about this table</summary>", ""]
     yield from (f"- {note}" for note in table.notes)
     yield from ["", "</details>"]
@@ -160,9 +157,9 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield f"| {' | '.join(cell.replace('|', ' ') for cell in row)} |"
 
 
-def chart(judged: Sequence[Verdict]) -> altair.FacetChart:
-    """Ours (with the interval) and the paper's, a panel a cell."""
-    rows: list[dict[str, Any]] = [
+def _chart(judged: Sequence[Verdict]) -> alt.FacetChart:
+    """Every cell of a table."""
+    rows = [
         {
             "cell": verdict.cell.id,
             "column": line.column + ("*" if line.control else ""),
@@ -176,19 +173,5 @@ def chart(judged: Sequence[Verdict]) -> altair.FacetChart:
     ]
     shown = {row["column"] for row in rows}
     order = [name for label in judged[0].cell.columns for name in (label, f"{label}*") if name in shown]
-    who = altair.Color("who:N", scale=altair.Scale(domain=[*NAMES], range=[*NAMES.values()]), title=None)
-    shape = altair.Shape("who:N", scale=altair.Scale(domain=[*NAMES], range=["circle", "diamond"]), title=None)
-    y = altair.Y("column:N", sort=order, title=None)
-    x = altair.X("value:Q", title=f"{judged[0].metric}, {judged[0].unit}", scale=altair.Scale(zero=False))
-    span = altair.Chart().mark_rule(strokeWidth=2).encode(y=y, x=x, x2="high:Q", color=who)
-    dots = altair.Chart().mark_point(filled=True, size=60, opacity=1).encode(y=y, x=x, color=who, shape=shape)
-    panel = altair.layer(
-        span.transform_calculate(who=f"'{OURS}'", value="datum.low"),
-        dots.transform_calculate(who=f"'{OURS}'", value="datum.ours"),
-        dots.transform_calculate(who=f"'{PAPERS}'", value="datum.paper").transform_filter("datum.paper != null"),
-    ).properties(width=220, height=18 * len(order))
     cells = [verdict.cell.id for verdict in judged]
-    facets: altair.FacetChart = panel.facet(
-        facet=altair.Facet("cell:N", title=None, sort=cells), columns=3, data=altair.InlineData(values=rows)
-    ).resolve_scale(x="independent")  # datasets differ more than methods do
-    return facets
+    return results_chart(rows, cells, order, f"{judged[0].metric}, {judged[0].unit}")

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from entrofed.backends import open_backend
-from entrofed.backends.base import Backend
+from entrofed.backends import Backend, backend_of
 from entrofed.data.catalog import CATALOG, data_directory
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import is_finished, run
 from entrofed.papers.results import Result, result
-from entrofed.papers.tables import Cell, Column, Table, file_name, find, papers
+from entrofed.papers.tables import Cell, Column, Table, find, papers
+from entrofed.suite.words import file_name
 
 SEEDS = 3
 """The least for a claim, and what is run if nobody says otherwise."""
@@ -171,8 +171,7 @@ def probe(planned: Planned, backend: Backend, directory: Path | None) -> float:
             folder = RunFolder(Path(aside) / "probe" / "seed-0")
             run(short, folder, backend=backend, data_directory=directory)
             records = folder.records()
-    times: list[float] = [sum(t for phase, t in record["seconds"].items() if phase != "clients") for record in records]
-    return median(times[1:])
+    return median(record.duration for record in records[1:])
 
 
 def shorten(
@@ -187,7 +186,8 @@ def shorten(
     first = [planned for selection in selections for planned in selection.plan(out, rounds, 1)]
     if not first:
         raise ConfigError("there is nothing to run")
-    backend = open_backend(first[0].experiment.engine)
+    engine = first[0].experiment.engine
+    backend = backend_of(engine.backend, engine.workers, engine.timeout)
     try:
         costs = [probe(planned, backend, directory) * planned.experiment.rounds for planned in first]
     finally:

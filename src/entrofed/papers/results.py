@@ -13,8 +13,9 @@ from statistics import mean
 import pyarrow
 import pyarrow.parquet
 
+from entrofed.core.records import Metrics, RoundRecord
 from entrofed.errors import ConfigError, DataError
-from entrofed.experiment.run_folder import Record, RunFolder
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.files import write_whole
 
 LABELS = ("table", "cell", "column", "seed", "version", "experiment")
@@ -30,16 +31,15 @@ SERIES = (
     "consensus",
     "seconds",
 )
-"""What is kept of each round; the last two are not figures of a paper."""
-
+"""What is kept of each round; papers report neither of the last two."""
 
 NEAR = 0.95
-"""Share of the best figure at which a run counts as converged."""
+"""Share of the best value at which a run counts as converged."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: what was run, and its figures in each round."""
+    """One run: what was run, and its metrics in each round."""
 
     table: str
     """Paper and table, as in ``fedep/table2``."""
@@ -55,11 +55,11 @@ class Result:
         """How many rounds were run."""
         return len(self.series["accuracy"])
 
-    def figure(self, metric: str) -> float | None:
-        """A figure of :data:`entrofed.papers.tables.METRICS`; None if the run did not measure it, or diverged.
+    def value(self, metric: str) -> float | None:
+        """One of :data:`entrofed.papers.tables.METRICS`; None if the run did not measure it, or diverged.
 
         >>> run = Result("t", "c", "FedAvg", 0, "1", "", {"accuracy": [0.5, 0.7], "macro_f1": [0.4, None]})
-        >>> run.figure("accuracy"), run.figure("accuracy_mean"), run.figure("macro_f1")
+        >>> run.value("accuracy"), run.value("accuracy_mean"), run.value("macro_f1")
         (0.7, 0.6, None)
         """
         if metric == "convergence":
@@ -67,7 +67,7 @@ class Result:
         for ending, reduce in _REDUCTIONS.items():
             if metric.endswith(ending) and (name := metric.removesuffix(ending)) in self.series:
                 return reduce(self.series[name])
-        raise ConfigError(f"figure {metric!r} is not kept; there are {', '.join(SERIES)}")
+        raise ConfigError(f"metric {metric!r} is not kept; there are {', '.join(SERIES)}")
 
 
 def _last(values: Sequence[float | None]) -> float | None:
@@ -96,8 +96,7 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
     """The result of a finished run."""
     records = run.records()
     environment = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
-    evaluated = [record for record in records if record["test"] is not None]
-    rows = [_figures(record) for record in evaluated]
+    rows = [_kept(record, record.test) for record in records if record.test is not None]
     return Result(
         table,
         cell,
@@ -109,21 +108,24 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
     )
 
 
-def _figures(record: Record) -> dict[str, float | None]:
-    seconds = sum(value for phase, value in record["seconds"].items() if phase != "clients")
-    inside = record.get("id")
-    found = {
-        **{name: record["test"][name] for name in SERIES if name in record["test"]},
-        "train_loss": record["train_loss"],
-        "accuracy_id": None if inside is None else inside["accuracy"],
-        "consensus": record.get("consensus"),
-        "seconds": seconds,
+def _kept(record: RoundRecord, test: Metrics) -> dict[str, float | None]:
+    inside = record.in_distribution
+    return {
+        "accuracy": test.accuracy,
+        "loss": test.loss,
+        "macro_f1": test.macro_f1,
+        "weighted_f1": test.weighted_f1,
+        "weighted_precision": test.weighted_precision,
+        "weighted_recall": test.weighted_recall,
+        "train_loss": record.train_loss,
+        "accuracy_id": None if inside is None else inside.accuracy,
+        "consensus": record.consensus,
+        "seconds": record.duration,
     }
-    return {name: found[name] for name in SERIES}
 
 
 def store(results: Iterable[Result], folder: Path) -> list[Path]:
-    """Write the results, a file a table, beside those that are there; a run that is there already is replaced."""
+    """Write the results, one file per table, beside those that are there; a run that is there already is replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     new: dict[str, dict[tuple[str, str, int], Result]] = {}
     for found in results:

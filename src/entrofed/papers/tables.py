@@ -22,7 +22,6 @@ Reported(value=83.33, spread=None)
 'inv_entropy'
 """
 
-import re
 import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
@@ -31,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from entrofed.errors import unknown
+from entrofed.suite.words import file_name
 
 METRICS = {
     "accuracy": "test accuracy after the last round",
@@ -46,10 +46,10 @@ METRICS = {
     "weighted_recall": "recall after the last round, weighted by class size",
     "convergence": "the first round with 95 % of the run's best macro F1",
 }
-"""What is reported: figures on the test set, and how rounds are put together."""
+"""What is reported: metrics on the test set, and how rounds are put together."""
 
 UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "rounds": 1.0}
-"""What our figure is multiplied by to be in the paper's unit."""
+"""What our value is multiplied by to be in the paper's unit."""
 
 SPREADS = {
     "rounds": "sample standard deviation over the rounds of a run",
@@ -140,15 +140,6 @@ class Paper:
     tables: Mapping[str, Table]
     venue: str | None = None
     year: int | None = None
-
-
-def file_name(label: str) -> str:
-    """A label as part of a path.
-
-    >>> file_name("Convex hull")
-    'Convex-hull'
-    """
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", label)
 
 
 def papers() -> dict[str, Paper]:

@@ -41,7 +41,7 @@ class Line:
     ours: Interval
     rounds: int
     over_rounds: float | None
-    """Sample standard deviation over the rounds of a run, mean over runs; for figures that are means of all rounds."""
+    """Sample standard deviation over the rounds of a run, mean over runs; for metrics that are means of all rounds."""
     paper: Reported | None
     control: bool
 
@@ -77,7 +77,7 @@ def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | N
         for cell in table.cells.values()
         if (mine := [found for found in ours if found.cell == cell.id])
         for metric in metrics or table.metrics
-        if any(found.figure(metric) is not None for found in mine)
+        if any(found.value(metric) is not None for found in mine)
     ]
 
 
@@ -98,8 +98,8 @@ def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
     mine = [found for found in results if found.table == path]
     told = [found for found in mine if table.cells[found.cell].values]
     for found in told or mine:
-        if (figure := found.figure(table.judged_by)) is not None:
-            values.setdefault(found.column, {})[found.cell, found.seed] = figure
+        if (value := found.value(table.judged_by)) is not None:
+            values.setdefault(found.column, {})[found.cell, found.seed] = value
     cells = {cell for blocks in values.values() for cell, _ in blocks}
     whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
     common = set.intersection(*(set(blocks) for blocks in whole.values())) if whole else set()
@@ -144,8 +144,8 @@ def _values(results: list[Result], metric: str, unit: str) -> dict[str, dict[int
     """By column and seed; runs that diverged are left out."""
     values: dict[str, dict[int, float]] = {}
     for found in results:
-        if (figure := found.figure(metric)) is not None:
-            values.setdefault(found.column, {})[found.seed] = figure * UNITS[unit]
+        if (value := found.value(metric)) is not None:
+            values.setdefault(found.column, {})[found.seed] = value * UNITS[unit]
     return values
 
 

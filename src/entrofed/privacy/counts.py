@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import MOST
+from entrofed.core.types import MAX_COUNT
 from entrofed.errors import ConfigError, DataError
 
 Neighbours = Literal["add_remove", "replace"]
@@ -39,12 +39,12 @@ def checked_counts(counts: NDArray[Any], classes: int) -> NDArray[np.int64]:
         raise DataError(f"label counts have shape {counts.shape}; they need one row a client and {classes} columns")
     if counts.dtype.kind not in "iuf":
         raise DataError(f"label counts must be numbers, found {counts.dtype}")
-    bad = ~np.isfinite(counts) | (counts < 0) | (counts > MOST) | (counts != np.floor(counts))
+    bad = ~np.isfinite(counts) | (counts < 0) | (counts > MAX_COUNT) | (counts != np.floor(counts))
     if bad.any():
         client, label = np.argwhere(bad)[0]
         raise DataError(
             f"label counts: client {client}, class {label} has {counts[client, label]}; "
-            f"a count is a whole number between 0 and {MOST}"
+            f"a count is a whole number between 0 and {MAX_COUNT}"
         )
     return counts.astype(np.int64)
 

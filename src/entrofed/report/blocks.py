@@ -63,7 +63,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Facts:
-    """Figures with their names, large."""
+    """Numbers with their names, large."""
 
     pairs: Sequence[tuple[str, str]]
 

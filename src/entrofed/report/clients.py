@@ -6,7 +6,7 @@ from math import log2
 import altair as alt
 import numpy as np
 
-from entrofed.charts.page import MAIN, WHOLE, heat_chart, numbered
+from entrofed.charts.report import WHOLE, heat_chart, numbered, participation_chart
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
 from entrofed.report.collect import Group, Run
 from entrofed.report.course import binned
@@ -105,16 +105,11 @@ def _participation(group: Group, sheets: Sheets) -> View:
     clients = max(len(run.label_counts), max(run.participation) + 1)
     times = sorted(((run.participation[k], k) for k in range(clients)), key=lambda pair: (-pair[0], pair[1]))
     counts = [count for count, _ in times]
-    if clients <= MOST_SHOWN:
-        data = sheets.add("participation", {"client": [k for _, k in times], "times": counts})
-        x = alt.X("client:O", sort=None, title="Client", axis=alt.Axis(labelOverlap=True, labelAngle=0, ticks=False))
-        y = alt.Y("times:Q", title="Times chosen", axis=alt.Axis(tickMinStep=1))
-    else:
+    columns = {"client": [k for _, k in times], "times": counts}
+    if not (by_client := clients <= MOST_SHOWN):
         often, clients_so_often = np.unique(counts, return_counts=True)
-        data = sheets.add("participation", {"times": often.tolist(), "clients": clients_so_often.tolist()})
-        x = alt.X("times:O", title="Times chosen", axis=alt.Axis(labelOverlap=True, labelAngle=0))
-        y = alt.Y("clients:Q", title="Clients", axis=alt.Axis(tickMinStep=1))
-    chart = alt.Chart(data, height=220).mark_bar(style=MAIN).encode(x=x, y=y, tooltip=[x.shorthand, y.shorthand])
+        columns = {"times": often.tolist(), "clients": clients_so_often.tolist()}
+    chart = participation_chart(sheets.add("participation", columns), by_client=by_client)
     words = (
         f"{group.name}: {sum(count > 0 for count in counts)} of {clients} clients were chosen at least once; client "
         f"{times[0][1]} most often, {counts[0]} times in {run.rounds} rounds."

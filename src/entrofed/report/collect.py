@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.records import Metrics, RoundRecord
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import DataSection, Experiment
-from entrofed.experiment.run_folder import Record, RunFolder
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import summarize
 from entrofed.info.entropy import Floats
 
@@ -33,8 +35,8 @@ class Run:
     folder: RunFolder
     experiment: Experiment
     finished: bool
-    figures: dict[str, Any] | None
-    """The summary, or what it would be by now; None before the first evaluation."""
+    summary: dict[str, Any] | None
+    """Final metrics, or what they would be by now; None before the first evaluation."""
     series: dict[str, Floats]
     """A value for each round, NaN where there is none; traffic is cumulative, in MB."""
     class_accuracy: list[float]
@@ -50,6 +52,8 @@ class Run:
     label_counts: NDArray[np.int64]
     """[clients, classes]; empty if it is not known."""
     environment: str
+    reveals: dict[str, list[str]] | None
+    """What leaves a client, ``once`` and in ``each_round``; None if it was not recorded."""
 
     @property
     def rounds(self) -> int:
@@ -59,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Group:
-    """An experiment: the same folder, one run a seed, in ascending order."""
+    """An experiment: the same folder, one run per seed, in ascending order."""
 
     name: str
     runs: list[Run]
@@ -74,13 +78,13 @@ class Group:
         """What it was run on; the same for all seeds."""
         return self.first.experiment.data
 
-    def values(self, figure: str) -> list[float]:
-        """A figure of all seeds that have it."""
-        return [run.figures[figure] for run in self.runs if run.figures and run.figures.get(figure) is not None]
+    def values(self, metric: str) -> list[float]:
+        """A metric of the summaries, of all seeds that have it."""
+        return [run.summary[metric] for run in self.runs if run.summary and run.summary.get(metric) is not None]
 
-    def mean(self, figure: str) -> float:
+    def mean(self, metric: str) -> float:
         """The mean over the seeds; NaN without any."""
-        values = self.values(figure)
+        values = self.values(metric)
         return sum(values) / len(values) if values else float("nan")
 
 
@@ -111,75 +115,84 @@ def _names(paths: list[Path]) -> dict[Path, str]:
 
 def read_run(folder: RunFolder) -> Run:
     """Read a run and keep what the page shows."""
-    experiment, records, summary = folder.experiment(), folder.records(), folder.summary()
-    tests = [record["test"] for record in records if record["test"] is not None]
+    experiment, records, stored = folder.experiment(), folder.records(), folder.summary()
+    tests = [record.test for record in records if record.test is not None]
     facts = folder.federation_facts() or {"classes": [], "label_counts": []}
     seconds: Counter[str] = Counter()
     for record in records:
-        seconds.update({phase: lap for phase, lap in record["seconds"].items() if phase != "clients"})
-    figures = summary if summary is not None else summarize(records) if tests else None
-    if summary is None and (released := folder.released()) is not None:
-        figures = {**(figures or {}), "privacy": released.spent}
+        seconds.update({phase: lap for phase, lap in record.seconds.items() if phase != "clients"})
+    summary = stored if stored is not None else summarize(records) if tests else None
+    if stored is None and (released := folder.released()) is not None:
+        summary = {**(summary or {}), "privacy": released.spent}
     environment = folder.path / "environment.json"
     return Run(
         folder=folder,
         experiment=experiment,
-        finished=summary is not None,
-        figures=figures,
+        finished=stored is not None,
+        summary=summary,
         series=_series(records),
-        class_accuracy=tests[-1]["class_accuracy"] if tests else [],
+        class_accuracy=tests[-1].class_accuracy if tests else [],
         weights=_weights(records),
-        participation=Counter(client for record in records for client in record["cohort"]),
-        reasons=Counter(refusal["reason"] for record in records for refusal in record["refused"]),
+        participation=Counter(client for record in records for client in record.cohort),
+        reasons=Counter(refusal.reason for record in records for refusal in record.refused),
         seconds=dict(seconds),
         nodes=_nodes(records),
         classes=[str(name) for name in facts["classes"]],
         label_counts=np.array(facts["label_counts"], np.int64),
         environment=_pretty(environment) if environment.exists() else "",
+        reveals=_reveals(folder),
     )
 
 
-def _series(records: list[Record]) -> dict[str, Floats]:
-    def column(values: Any) -> Floats:
-        return np.array([np.nan if value is None else value for value in values], np.float64)
+def _reveals(folder: RunFolder) -> dict[str, list[str]] | None:
+    found = (folder.method() or {}).get("reveals")
+    if not isinstance(found, Mapping):
+        return None
+    return {when: [str(words) for words in found.get(when) or ()] for when in ("once", "each_round")}
 
-    def of(part: str, key: str) -> Floats:
-        return column((record.get(part) or {}).get(key) for record in records)
 
-    up = column(accumulate(record["bytes_up"] / 1e6 for record in records))
-    down = column(accumulate(record["bytes_down"] / 1e6 for record in records))
+def _series(records: Sequence[RoundRecord]) -> dict[str, Floats]:
+    tests = [record.test for record in records]
+    up = _column(accumulate(record.bytes_up / 1e6 for record in records))
+    down = _column(accumulate(record.bytes_down / 1e6 for record in records))
     return {
-        "accuracy": of("test", "accuracy"),
-        "loss": of("test", "loss"),
-        "inside": of("id", "accuracy"),
-        "train_loss": column(record["train_loss"] for record in records),
-        "entropy": column(record["cohort_entropy"] for record in records),
-        "admitted": column(len(record["clients"]) for record in records),
-        "refused": column(len(record["refused"]) for record in records),
-        "consensus": column(record.get("consensus") for record in records),
+        "accuracy": _column(map(_accuracy, tests)),
+        "loss": _column(None if test is None else test.loss for test in tests),
+        "inside": _column(_accuracy(record.in_distribution) for record in records),
+        "train_loss": _column(record.train_loss for record in records),
+        "entropy": _column(record.cohort_entropy for record in records),
+        "admitted": _column(len(record.clients) for record in records),
+        "refused": _column(len(record.refused) for record in records),
+        "consensus": _column(record.consensus for record in records),
         "up": up,
         "down": down,
         "traffic": up + down,
     }
 
 
-def _weights(records: list[Record]) -> Weights:
+def _accuracy(metrics: Metrics | None) -> float | None:
+    return None if metrics is None else metrics.accuracy
+
+
+def _column(values: Iterable[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], np.float64)
+
+
+def _weights(records: Sequence[RoundRecord]) -> Weights:
     """Of peers, what each gives its own model says little: they are left out."""
     found = [
-        (record["round"] + 1, entry["client"], entry["weight"] * len(record["clients"]))
+        (record.round + 1, client.client, client.weight * len(record.clients))
         for record in records
-        if not record.get("peers") and not record["skipped"]
-        for entry in record["clients"]
+        if not record.peers and not record.skipped
+        for client in record.clients
     ]
     rounds, clients, shares = zip(*found, strict=True) if found else ((), (), ())
     return Weights(np.array(rounds, np.int64), np.array(clients, np.int64), np.array(shares, np.float64))
 
 
-def _nodes(records: list[Record]) -> Floats:
-    nodes = max((len(record.get("peers", ())) for record in records), default=0)
-    rows = [
-        [peer.get("accuracy", np.nan) for peer in record.get("peers", ())] or [np.nan] * nodes for record in records
-    ]
+def _nodes(records: Sequence[RoundRecord]) -> Floats:
+    nodes = max((len(record.peers) for record in records), default=0)
+    rows = [_column(peer.accuracy for peer in record.peers) if record.peers else [np.nan] * nodes for record in records]
     return np.array(rows, np.float64).reshape(len(records), nodes)
 
 

@@ -4,28 +4,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import altair as alt
 import numpy as np
 
-from entrofed.charts.page import WHOLE, stacked_chart, tradeoff_chart
-from entrofed.cli.tables.runs import privacy_words
-from entrofed.core.types import FIRST_UPDATE, LABEL_COUNTS, LABEL_SUMMARY, LOSS, MEAN_PREDICTION
+from entrofed.charts.report import refusals_chart, stacked_chart, tradeoff_chart
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View, Words
 from entrofed.report.collect import Group
 from entrofed.report.course import course, spread_out
 from entrofed.report.lines import WIDE, course_view
 from entrofed.report.results import LAST_10, percent
+from entrofed.suite.words import privacy_words
 
-ONCE = {
-    LABEL_COUNTS: "its label counts",
-    LABEL_SUMMARY: "a summary of its label counts",
-    FIRST_UPDATE: "an update of every client before the first round",
-}
-EACH_ROUND = {
-    LOSS: "the loss of the current model on its data, if it is a candidate",
-    MEAN_PREDICTION: "the mean softmax output over its data",
-}
-"""What the needs of a method mean for a client."""
+NOT_RECORDED = "not recorded: made before version 0.2"
 
 
 def costs(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:
@@ -36,7 +25,7 @@ def costs(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | Non
     ways = {"traffic": "both ways", "up": "from the clients", "down": "to the clients"}
     if not any(run.series["down"].any() for group in played for run in group.runs):
         ways = {"traffic": "between peers"}
-    views = [course_view(groups, shared, figure, "MB", ",.0f", label=label) for figure, label in ways.items()]
+    views = [course_view(groups, shared, metric, "MB", ",.0f", label=label) for metric, label in ways.items()]
     reading = "Megabytes sent since the start, the mean over seeds: models, and what a method asks for besides."
     pictures = [Picture("Bytes sent", reading, views), _seconds(played, sheets)]
     known = [group for group in played if group.values(LAST_10) and any(run.series["up"].any() for run in group.runs)]
@@ -90,13 +79,11 @@ def reveals(groups: Sequence[Group]) -> Section:
     """What leaves the clients, and what that cost in privacy; experiments that reveal the same share a row."""
     alike: dict[tuple[str, str, str], list[str]] = {}
     for group in groups:
-        method = group.first.experiment.method.recipe()
-        each = ["the trained model and its number of examples"]
-        each += [words for need, words in EACH_ROUND.items() if need in method.needs]
-        each += [method.server.sends] if method.server.sends else []
-        once = [words for need, words in ONCE.items() if need in method.needs]
-        spent = privacy_words(group.first.figures or {}).removeprefix("privacy: ") or "no noise"
-        alike.setdefault(("; ".join(once) or "nothing", "; ".join(each), spent), []).append(group.name)
+        found = group.first.reveals
+        told = (found["once"], found["each_round"]) if found is not None else ([NOT_RECORDED], [NOT_RECORDED])
+        once, each = ("; ".join(words) or "nothing" for words in told)
+        spent = privacy_words(group.first.summary or {}).removeprefix("privacy: ") or "no noise"
+        alike.setdefault((once, each, spent), []).append(group.name)
     to_whom = "its neighbours" if all(group.first.experiment.topology for group in groups) else "the server"
     lines = [[", ".join(names), *words] for words, names in alike.items()]
     blocks: list[Block] = [
@@ -132,17 +119,8 @@ def _refusals(group: Group, sheets: Sheets) -> View:
         "kind": ["admitted"] * len(kept) + ["refused"] * len(kept),
         "updates": [*means["admitted"][kept].tolist(), *means["refused"][kept].tolist()],
     }
-    chart = (
-        alt.Chart(sheets.add("refusals", columns), height=200)
-        .mark_area(interpolate="step")
-        .encode(
-            x=alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False)),
-            y=alt.Y("updates:Q", title="Updates"),
-            color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=["admitted", "refused"])),
-            tooltip=["kind:N"],
-        )
-    )
+    chart = refusals_chart(sheets.add("refusals", columns), list(means))
     rounds = [[str(kept[i] + 1), *(f"{means[kind][kept[i]]:.1f}" for kind in means)] for i in range(0, len(kept), 20)]
     admitted, refused = (means[kind].mean() for kind in means)
-    words = f"{group.name}: on average {admitted:.1f} admitted and {refused:.1f} refused a round."
+    words = f"{group.name}: on average {admitted:.1f} admitted and {refused:.1f} refused per round."
     return View(chart, words, Grid(["Round", "Admitted", "Refused"], rounds), group.name)

@@ -57,19 +57,19 @@ def spread_out(places: NDArray[np.int64], most: int = POINTS) -> NDArray[np.int6
 
 
 def courses_sheet(groups: Sequence[Group]) -> dict[str, list[object]]:
-    """The columns that all line charts share: experiment, round, and each figure's mean, least and most."""
+    """The columns that all line charts share: experiment, round, and each metric's mean, least and most."""
     columns: dict[str, list[object]] = {"experiment": [], "round": []}
     for group in groups:
         if not any(run.rounds for run in group.runs):
             continue
-        found = {figure: course([run.series[figure] for run in group.runs]) for figure in group.first.series}
+        found = {metric: course([run.series[metric] for run in group.runs]) for metric in group.first.series}
         evaluated = np.flatnonzero(~np.isnan(found["accuracy"].mean))
         kept = np.union1d(spread_out(np.arange(len(found["accuracy"].mean))), spread_out(evaluated))
         columns["experiment"] += [group.name] * len(kept)
         columns["round"] += (kept + 1).tolist()
-        for figure, of_seeds in found.items():
+        for metric, of_seeds in found.items():
             for column in ("mean", "low", "high"):
-                name = figure if column == "mean" else f"{figure}_{column}"
+                name = metric if column == "mean" else f"{metric}_{column}"
                 columns.setdefault(name, []).extend(getattr(of_seeds, column)[kept].tolist())
     return _without_empty(columns)
 

@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from entrofed.charts.page import course_chart
+from entrofed.charts.report import course_chart
 from entrofed.info.bounds import InfoDivTerms, Sources
 from entrofed.info.entropy import Floats
 from entrofed.info.theorems import ASSUMPTIONS, ERRATA, READINGS
@@ -81,7 +81,7 @@ def _alignment(run: Run) -> dict[str, Floats]:
     found = {key: np.full(run.rounds, np.nan) for key in ALIGNMENT}
     for i, record in enumerate(records[: run.rounds]):
         for key in ALIGNMENT:
-            value = (record.get("alignment") or {}).get(key)
+            value = getattr(record.alignment, key, None)
             found[key][i] = np.nan if value is None else value
     return found
 

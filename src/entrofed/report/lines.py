@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
-from entrofed.charts.page import course_chart
+from entrofed.charts.report import course_chart
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
 from entrofed.report.collect import Group
 
@@ -17,21 +17,21 @@ WIDE = 20.0
 def courses(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:
     """Accuracy and losses over the rounds."""
     pictures = []
-    for figure, title, axis, form in (
+    for metric, title, axis, form in (
         ("accuracy", "Test accuracy", "Accuracy", ".0%"),
         ("loss", "Test loss", "Loss", ".3~g"),
         ("train_loss", "Training loss", "Loss", ".3~g"),
     ):
-        if figure not in sheets.columns[shared]:
+        if metric not in sheets.columns[shared]:
             continue
-        known = [value for value in sheets.columns[shared][f"{figure}_low"] if value is not None]
+        known = [value for value in sheets.columns[shared][f"{metric}_low"] if value is not None]
         logarithmic = axis == "Loss" and min(known) > 0 and max(known) > WIDE * min(known)
         reading = f"A line is an experiment{OVER_SEEDS if any(len(group.runs) > 1 for group in groups) else ''}."
-        if figure == "train_loss":
+        if metric == "train_loss":
             reading += " It is the clients' own loss while they train, averaged over the cohort."
         if logarithmic:
             reading += " The axis is logarithmic."
-        view = course_view(groups, shared, figure, axis, form, logarithmic=logarithmic)
+        view = course_view(groups, shared, metric, axis, form, logarithmic=logarithmic)
         pictures.append(Picture(title, reading, [view]))
     return Section("courses", "Course of training", pictures) if pictures else None
 
@@ -39,7 +39,7 @@ def courses(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | N
 def course_view(
     groups: Sequence[Group],
     shared: str,
-    figure: str,
+    metric: str,
     axis: str,
     form: str,
     *,
@@ -51,11 +51,11 @@ def course_view(
     """A line chart of the shared courses with its table: the mean at the start, halfway and at the end."""
     names = [group.name for group in groups]
     chart = course_chart(
-        alt.NamedData(shared), figure, axis, form, dashed=dashed, logarithmic=logarithmic, only=names, levels=levels
+        alt.NamedData(shared), metric, axis, form, dashed=dashed, logarithmic=logarithmic, only=names, levels=levels
     )
     found: dict[str, list[float]] = {}
     for group in groups:
-        known = [values for run in group.runs if len(values := run.series[figure][~np.isnan(run.series[figure])])]
+        known = [values for run in group.runs if len(values := run.series[metric][~np.isnan(run.series[metric])])]
         if known:
             ends = ([values[0], values[(len(values) - 1) // 2], values[-1]] for values in known)
             found[group.name] = np.mean(list(ends), axis=0).tolist()

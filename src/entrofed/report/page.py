@@ -11,7 +11,7 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from entrofed.charts.page import DASHES, SLOTS, specification
+from entrofed.charts.report import DASHES, SLOTS, specification
 from entrofed.errors import ConfigError
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.files import write_whole

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import altair as alt
 import numpy as np
 
-from entrofed.charts.page import MAIN, QUIET, WHOLE
+from entrofed.charts.report import peers_chart
 from entrofed.charts.topology import topology_chart
 from entrofed.core.graphs import build_graph, components
 from entrofed.core.seeds import stream
@@ -77,11 +76,7 @@ def _nodes(group: Group, sheets: Sheets) -> View:
         "node": [node for node in range(len(courses)) for _ in evaluated],
         "accuracy": courses.reshape(-1).tolist(),
     }
-    data = sheets.add("nodes", columns)
-    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
-    y = alt.Y("accuracy:Q", title="Accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
-    each = alt.Chart(data).mark_line(style=QUIET).encode(x=x, y=y, detail="node:N", tooltip=[alt.Tooltip("node:N")])
-    mean = alt.Chart(data).mark_line(style=MAIN, strokeWidth=2.5).encode(x=x, y=alt.Y("mean(accuracy):Q"))
+    chart = peers_chart(sheets.add("nodes", columns))
     last = courses[:, -1]
     low, mid, high = (percent(value) for value in (last.min(), last.mean(), last.max()))
     words = f"{group.name}: at the end from {low} % to {high} %, on average {mid} %."
@@ -89,4 +84,4 @@ def _nodes(group: Group, sheets: Sheets) -> View:
         [str(node), percent(courses[node, 0]), percent(last[node])] for node in np.argsort(-last)[:LISTED].tolist()
     ]
     table = Grid(["Peer", "First %", "Last %"], lines, "The best first.")
-    return View(alt.layer(each, mean, height=300), words, table, group.name)
+    return View(chart, words, table, group.name)

@@ -1,4 +1,4 @@
-"""How the experiments came out: figures, ranking, paired comparison, classes."""
+"""How the experiments came out: metrics, ranking, paired comparison, classes."""
 
 from collections.abc import Iterator, Sequence
 from math import isnan
@@ -7,7 +7,7 @@ from statistics import stdev
 import altair as alt
 import numpy as np
 
-from entrofed.charts.page import SLOTS, heat_chart, numbered, ranking_chart, rows
+from entrofed.charts.report import SLOTS, heat_chart, numbered, ranking_chart, rows
 from entrofed.report.blocks import Block, Facts, Grid, Picture, Section, Sheets, View, Words
 from entrofed.report.collect import Group
 from entrofed.suite.statistics import Row, compare, few_seeds
@@ -25,14 +25,14 @@ def overview(groups: Sequence[Group], sheets: Sheets) -> Section:
     blocks: list[Block] = [Words(warning, notice=True) for warning in _warnings(groups)]
     ranked = [group for group in by_accuracy(groups) if group.values(LAST_10)]
     ranking = [_ranking(ranked, sheets)] if len(ranked) > 1 else []
-    table = _figures(groups) if len(groups) > 1 else Facts(list(_line(groups[0]).items())[1:])
+    table = _table(groups) if len(groups) > 1 else Facts(list(_line(groups[0]).items())[1:])
     blocks += [table, *ranking] if len(groups) <= SLOTS else [*ranking, table]
     blocks += _comparisons(groups, sheets)
     return Section("overview", "Results", blocks)
 
 
 def by_accuracy(groups: Sequence[Group]) -> list[Group]:
-    """The best first; those without any figure last."""
+    """The best first; those without any metric last."""
     return sorted(groups, key=lambda group: -group.mean(LAST_10) if group.values(LAST_10) else 1.0)
 
 
@@ -56,12 +56,12 @@ def _warnings(groups: Sequence[Group]) -> Iterator[str]:
         yield f"{'The result' if len(groups) == 1 else 'At least one result'} {warning}."
 
 
-def _spread(group: Group, figure: str) -> str:
-    values = group.values(figure)
-    return percent(group.mean(figure)) + (f" ± {percent(stdev(values))}" if len(values) > 1 else "")
+def _spread(group: Group, metric: str) -> str:
+    values = group.values(metric)
+    return percent(group.mean(metric)) + (f" ± {percent(stdev(values))}" if len(values) > 1 else "")
 
 
-def _figures(groups: Sequence[Group]) -> Grid:
+def _table(groups: Sequence[Group]) -> Grid:
     lines = [_line(group) for group in by_accuracy(groups)]
     caption = (
         "Mean ± sample standard deviation over seeds, the best mean of the last ten evaluations first. "
@@ -86,13 +86,13 @@ def _line(group: Group) -> dict[str, str]:
         "Data": data_words(group),
         "Seeds": str(len(group.runs)),
         "Rounds": str(max(played)) if done else f"{min(played)} of {experiment.rounds}",
-        **{title: _spread(group, figure) for title, figure in FIGURES.items()},
+        **{title: _spread(group, metric) for title, metric in METRICS.items()},
         "Sent (MB)": f"{np.mean(traffic):,.1f}" if traffic else "",
         "Seconds": f"{np.mean(seconds):,.1f}",
     }
 
 
-FIGURES = {"Accuracy %": "accuracy", "Last 10 %": LAST_10, "Best %": "accuracy_best", "Macro F1 %": "macro_f1"}
+METRICS = {"Accuracy %": "accuracy", "Last 10 %": LAST_10, "Best %": "accuracy_best", "Macro F1 %": "macro_f1"}
 """Columns of the table of experiments, and what they are in a summary."""
 
 
@@ -109,7 +109,7 @@ def _ranking(ranked: Sequence[Group], sheets: Sheets) -> Picture:
     data = sheets.add("ranking", {"experiment": names, "mean": means, "low": lows, "high": highs})
     table = Grid(
         ["Experiment", "Mean %", "Least %", "Most %"],
-        [[name, *map(percent, figures)] for name, *figures in zip(names, means, lows, highs, strict=True)],
+        [[name, *map(percent, values)] for name, *values in zip(names, means, lows, highs, strict=True)],
     )
     words = f"{names[0]} leads with {percent(means[0])} %, {names[-1]} is last with {percent(means[-1])} %."
     return Picture(
@@ -126,13 +126,13 @@ def _comparisons(groups: Sequence[Group], sheets: Sheets) -> list[Block]:
     while left:
         family = [group for group in left if group.data == left[0].data]
         left = [group for group in left if group not in family]
-        figures = {
+        accuracies = {
             group.name: {
-                run.experiment.seed: run.figures[LAST_10] for run in group.runs if run.finished and run.figures
+                run.experiment.seed: run.summary[LAST_10] for run in group.runs if run.finished and run.summary
             }
             for group in family
         }
-        found = [row for row in compare(figures, reference_of(family).name) if row.paired is not None]
+        found = [row for row in compare(accuracies, reference_of(family).name) if row.paired is not None]
         if found:
             views.append(_gains(found, data_words(family[0]), sheets))
     if not views:

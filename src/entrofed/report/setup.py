@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from entrofed.charts.page import SLOTS
+from entrofed.charts.report import SLOTS
 from entrofed.experiment.config import to_toml
 from entrofed.experiment.toml import flat
 from entrofed.report.blocks import Block, Grid, Section, Source, Sources, Words

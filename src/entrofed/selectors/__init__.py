@@ -1,6 +1,6 @@
 """Parts that choose the cohort of a round."""
 
-from entrofed.core.types import Selector
+from entrofed.core.parts import Selector, by_name
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.full import FullSelection
@@ -10,18 +10,15 @@ from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
 from entrofed.selectors.scripted import Scripted
 
-SELECTORS: dict[str, type[Selector]] = {
-    part.name: part
-    for part in (
-        RandomSelection,
-        FullSelection,
-        LabelEntropyGreedy,
-        MiniMaxSim,
-        ConvexHull,
-        MaxSim,
-        Interior,
-        PowerOfChoice,
-        KLSelection,
-        Scripted,
-    )
-}
+SELECTORS: dict[str, type[Selector]] = by_name(
+    RandomSelection,
+    FullSelection,
+    LabelEntropyGreedy,
+    MiniMaxSim,
+    ConvexHull,
+    MaxSim,
+    Interior,
+    PowerOfChoice,
+    KLSelection,
+    Scripted,
+)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger, PartState, Selection
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.info.hull import Floats, peel, principal_coordinates, vertices
 from entrofed.selectors.gradient_table import GradientTable
@@ -51,7 +51,7 @@ class ConvexHull(ProjectedTable):
     size: Literal["fixed", "vertices"] = "fixed"
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """The outermost clients, layer by layer."""
         there, points, without = self.points(state, among)
@@ -84,7 +84,7 @@ class Interior(ProjectedTable):
     name: ClassVar[str] = "interior"
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """A random draw from within."""
         there, points, without = self.points(state, among)
@@ -109,7 +109,7 @@ def _distances(points: Floats) -> tuple[Floats, Floats]:
 
 
 def _draw(pool: Iterable[int], size: int, rng: np.random.Generator) -> list[int]:
-    """``size`` of the pool at random, or all of it in random order."""
+    """``size`` of the pool at random, or all of it in random task."""
     members = [*pool]
     return [members[i] for i in rng.permutation(len(members))[:size]]
 

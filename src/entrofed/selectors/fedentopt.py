@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Fact, Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.greedy import TIE, Candidates
 
 log = logging.getLogger("entrofed")
@@ -31,7 +33,7 @@ class LabelEntropyGreedy(Selector):
 
     name: ClassVar[str] = "fedentopt"
     reference: ClassVar[str] = "Lutz et al., FedEntOpt, Algorithm 1"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS})
+    facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
 
     buffer: int | float | None = None
     random_ties: bool = False
@@ -46,22 +48,20 @@ class LabelEntropyGreedy(Selector):
                 f"fedentopt: buffer = {self.buffer}: it is a number of clients (0, 1, 2 ...) or a share (0.0 to 1.0)"
             )
 
-    def init(self, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """An empty buffer."""
         buffer = self.buffer
         if buffer is None:
-            buffer = 0.7 if ledger.partition == "label_quantity" else 0.5
-        clients = len(participants)
-        capacity = int(buffer * clients + 1e-9) if isinstance(buffer, float) else min(buffer, clients)
-        return {"buffer": np.zeros(0, np.int64), "capacity": np.array(capacity), "clients": np.array(clients)}
+            buffer = 0.7 if clients.partition == "label_quantity" else 0.5
+        number = len(participants)
+        capacity = int(buffer * number + 1e-9) if isinstance(buffer, float) else min(buffer, number)
+        return {"buffer": np.zeros(0, np.int64), "capacity": np.array(capacity), "clients": np.array(number)}
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """A cohort, each pick with its score and what would have been picked in its place."""
-        counts = ledger.label_counts
-        if counts is None:
-            raise ConfigError("fedentopt: the clients released no label counts")
+        counts = clients.told(LabelCounts.name, f"selector {self.name!r}")
         capacity, buffer = self._capacity(state, size), state["buffer"]
         free = np.zeros(len(counts), np.bool_)
         free[among] = True

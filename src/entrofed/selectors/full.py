@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class FullSelection(Selector):
     name: ClassVar[str] = "full"
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
-        """All of ``among``, in their order."""
+        """All of ``among``, in their task."""
         return Selection(among.tolist(), state)

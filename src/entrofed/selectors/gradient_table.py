@@ -13,16 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
+from entrofed.core.parts import Fact, Selector
 from entrofed.core.seeds import stream
-from entrofed.core.types import FIRST_UPDATE, Ledger, PartState, Selector, Update
+from entrofed.core.types import ClientTable, PartState, Update
 from entrofed.errors import ConfigError, DataError
+from entrofed.facts.first_update import FirstUpdate
 
 Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class GradientTable(Selector):
-    """Keeps a row ``g_k = w_t - w_k`` a client, trainable parameters only.
+    """Keeps a row ``g_k = w_t - w_k`` per client, trainable parameters only.
 
     ``sketch_dim``: None keeps rows whole; a number keeps a count sketch of that length, so that a thousand clients of
     a model of ten million parameters fit into 16 MB at 4096. A sketched cosine is off by about ``1/sqrt(sketch_dim)``;
@@ -33,7 +35,7 @@ class GradientTable(Selector):
     reference: ClassVar[str] = (
         "Federated Generalization via Information-Theoretic Distribution Diversification (anonymous), Algorithm 2"
     )
-    needs: ClassVar[frozenset[str]] = frozenset({FIRST_UPDATE})
+    facts: ClassVar[tuple[Fact, ...]] = (FirstUpdate(),)
 
     sketch_dim: int | None = None
 
@@ -43,17 +45,17 @@ class GradientTable(Selector):
                 f"{self.name}: sketch_dim = {self.sketch_dim}: it must be at least 1, or absent to keep whole rows"
             )
 
-    def init(self, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """An empty table that knows where the trainable parameters end."""
-        return {"trainable": np.array([ledger.trainable])}
+        return {"trainable": np.array([clients.trainable])}
 
     def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
         """The table with the rows of those who answered replaced."""
         trainable = int(state["trainable"][0])
         if updates and not 0 < trainable <= len(params.values):
             raise DataError(
-                f"{self.name}: the ledger says that {trainable} of {len(params.values)} values are trainable; "
-                "set Ledger.trainable to Layout.trainable"
+                f"{self.name}: the client table says that {trainable} of {len(params.values)} values are trainable; "
+                "set ClientTable.trainable to Layout.trainable"
             )
         rows = {}
         for update in updates:

@@ -6,8 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import LABEL_COUNTS, Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Fact, Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.divergence import kl
 
 
@@ -26,7 +28,7 @@ class KLSelection(Selector):
 
     name: ClassVar[str] = "kl"
     reference: ClassVar[str] = "Seol and Kim, Sensors 2023, 23(3):1152, Algorithm 2"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS})
+    facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
 
     theta: float = 0.0
     clip: bool = True
@@ -36,14 +38,12 @@ class KLSelection(Selector):
             raise ConfigError(f"kl: theta = {self.theta}: a divergence is a finite number from 0 upwards")
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """The cohort, with the divergence after each pick and what each client is to use."""
-        if ledger.label_counts is None:
-            raise ConfigError("kl: the clients released no label counts")
-        counts = np.floor(ledger.label_counts[among]).astype(np.int64)
+        counts = np.floor(clients.told(LabelCounts.name, f"selector {self.name!r}")[among]).astype(np.int64)
         order = np.lexsort((among, -counts.sum(axis=1)))
-        clients, counts = among[order], counts[order]
+        ranked, counts = among[order], counts[order]
         ceiling = counts[:1].max(initial=0)
         unused: NDArray[np.bool_] = counts.sum(axis=1) > 0
         pooled = np.zeros(counts.shape[1], np.int64)
@@ -55,7 +55,7 @@ class KLSelection(Selector):
             if not len(holders):
                 break
             place = int(holders[np.searchsorted(holders, place) % len(holders)])
-            client, given = int(clients[place]), np.minimum(ceiling - pooled, counts[place])
+            client, given = int(ranked[place]), np.minimum(ceiling - pooled, counts[place])
             pooled += given
             divergence = float(kl(pooled / pooled.sum(), np.full(len(pooled), 1 / len(pooled))))
             used, left = int(given.sum()), int(unused.sum())

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger, PartState, Selection
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.info.similarity import closest
 from entrofed.selectors.gradient_table import GradientTable
 
@@ -15,7 +15,38 @@ DECIMALS = 12
 
 
 @dataclass(frozen=True)
-class MiniMaxSim(GradientTable):
+class SimilarityOrder(GradientTable):
+    """Clients by ``s_i = max_{j != i} cos(g_i, g_j)``; :class:`MiniMaxSim` says who has none."""
+
+    sign: ClassVar[int]
+    """1: the smallest s_i first; -1: the largest."""
+
+    def select(
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> Selection:
+        """The first ``size``, each with who came next."""
+        there, rows, without = self.table(state, among)
+        scores = np.r_[closest(rows).round(DECIMALS), np.full(len(without), np.nan)]
+        numbers = np.r_[there, np.array(without, np.int64)]
+        order = np.lexsort((numbers, self.sign * np.nan_to_num(scores), np.isnan(scores)))
+        ranking = [(int(numbers[i]), float(scores[i]) if np.isfinite(scores[i]) else None) for i in order]
+        reasons = list[dict[str, Any]]()
+        for place, (client, score) in enumerate(ranking[:size]):
+            runner_up, runner_up_score = ranking[place + 1] if place + 1 < len(ranking) else (None, None)
+            reasons.append(
+                {
+                    "client": client,
+                    "score": score,
+                    "runner_up": runner_up,
+                    "runner_up_score": runner_up_score,
+                    "pool": len(ranking) - place,
+                }
+            )
+        return Selection([reason["client"] for reason in reasons], state, reasons)
+
+
+@dataclass(frozen=True)
+class MiniMaxSim(SimilarityOrder):
     """The clients whose updates are least like anybody else's.
 
     ``s_i = max_{j != i} cos(g_i, g_j)`` over the table's rows of all who are there; the K smallest are taken, ties by
@@ -27,43 +58,12 @@ class MiniMaxSim(GradientTable):
     """
 
     name: ClassVar[str] = "minimax_sim"
-
-    def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
-    ) -> Selection:
-        """The smallest s_i first."""
-        return _sorted(self, state, among, size, sign=1)
+    sign: ClassVar[int] = 1
 
 
 @dataclass(frozen=True)
-class MaxSim(GradientTable):
+class MaxSim(SimilarityOrder):
     """The opposite of :class:`MiniMaxSim`, as a baseline: the K largest s_i, ties by lower number."""
 
     name: ClassVar[str] = "max_sim"
-
-    def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
-    ) -> Selection:
-        """The largest s_i first."""
-        return _sorted(self, state, among, size, sign=-1)
-
-
-def _sorted(part: GradientTable, state: PartState, among: NDArray[np.int64], size: int, sign: int) -> Selection:
-    there, rows, without = part.table(state, among)
-    scores = np.r_[closest(rows).round(DECIMALS), np.full(len(without), np.nan)]
-    clients = np.r_[there, np.array(without, np.int64)]
-    order = np.lexsort((clients, sign * np.nan_to_num(scores), np.isnan(scores)))
-    ranking = [(int(clients[i]), float(scores[i]) if np.isfinite(scores[i]) else None) for i in order]
-    reasons = list[dict[str, Any]]()
-    for place, (client, score) in enumerate(ranking[:size]):
-        runner_up, runner_up_score = ranking[place + 1] if place + 1 < len(ranking) else (None, None)
-        reasons.append(
-            {
-                "client": client,
-                "score": score,
-                "runner_up": runner_up,
-                "runner_up_score": runner_up_score,
-                "pool": len(ranking) - place,
-            }
-        )
-    return Selection([reason["client"] for reason in reasons], state, reasons)
+    sign: ClassVar[int] = -1

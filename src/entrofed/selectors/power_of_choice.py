@@ -6,8 +6,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import LOSS, Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Fact, Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
+from entrofed.facts.loss import Loss
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class PowerOfChoice(Selector):
 
     name: ClassVar[str] = "power_of_choice"
     reference: ClassVar[str] = "Cho, Wang and Joshi, AISTATS 2022, Algorithm 1"
-    needs: ClassVar[frozenset[str]] = frozenset({LOSS})
+    facts: ClassVar[tuple[Fact, ...]] = (Loss(),)
 
     pool: int | None = None
 
@@ -30,22 +32,21 @@ class PowerOfChoice(Selector):
             raise ConfigError(f"power_of_choice: pool = {self.pool}: at least one candidate is needed")
 
     def candidates(
-        self, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
         """A draw by size, at least as many as the cohort needs."""
         wanted = len(among) if self.pool is None else max(self.pool, size)
         if wanted >= len(among):
             return among
-        shares = ledger.sizes[among] / ledger.sizes[among].sum()
+        shares = clients.sizes[among] / clients.sizes[among].sum()
         return np.sort(rng.choice(among, size=wanted, replace=False, p=shares))
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """The candidates with the largest losses, the largest first."""
-        if ledger.losses is None:
-            raise ConfigError("power_of_choice: no losses were measured")
-        losses = ledger.losses[among]
+        told = clients.told(Loss.name, f"selector {self.name!r}")
+        losses = np.array([np.nan if told[k] is None else told[k] for k in among.tolist()], np.float64)
         losses = np.where(np.isfinite(losses), losses, -np.inf)
         order = np.lexsort((among, -losses))
         picked = [int(among[i]) for i in order[:size]]

@@ -6,7 +6,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class RandomSelection(Selector):
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """``min(size, len(among))`` clients, every cohort equally likely."""
         return Selection(rng.choice(among, size=min(size, len(among)), replace=False).tolist(), state)

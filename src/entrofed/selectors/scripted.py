@@ -6,13 +6,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import Ledger, PartState, Selection, Selector
+from entrofed.core.parts import Selector
+from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Scripted(Selector):
-    """The cohorts that are listed, one a round: to replay another run, or somebody else's.
+    """The cohorts that are listed, one per round: to replay another run, or somebody else's.
 
     Whoever of them is not there is left out; the size of the cohort is the script's.
     """
@@ -26,7 +27,7 @@ class Scripted(Selector):
             if len(set(cohort)) < len(cohort) or min(cohort, default=0) < 0:
                 raise ConfigError(f"selector 'scripted': cohort {number} = {list(cohort)} must be different clients")
 
-    def init(self, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No round was played yet; a client that does not exist is found out now."""
         strangers = {client for cohort in self.cohorts for client in cohort} - set(participants.tolist())
         if strangers:
@@ -36,7 +37,7 @@ class Scripted(Selector):
         return {"played": np.zeros((), np.int64)}
 
     def select(
-        self, state: PartState, ledger: Ledger, among: NDArray[np.int64], size: int, rng: np.random.Generator
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """The next cohort of the list."""
         played = int(state["played"])

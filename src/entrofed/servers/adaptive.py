@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
+from entrofed.core.parts import ServerRule
 from entrofed.core.sums import weighted_sum
-from entrofed.core.types import Context, Ledger, PartState, ServerRule, Update, Weights
+from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.momentum import displacement, narrow
 
@@ -38,10 +39,10 @@ class Adaptive(ServerRule):
         if not 0 < self.lr < float("inf") or not 0 < self.tau < float("inf"):
             raise ConfigError(f"server {self.name!r}: lr = {self.lr} and tau = {self.tau} must be above 0, and finite")
 
-    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """Both moments before the first round."""
         first = self.tau**2 if self.start == "tau_squared" else 0.0
-        return {"m": np.zeros(ledger.trainable), "v": np.full(ledger.trainable, first)}
+        return {"m": np.zeros(clients.trainable), "v": np.full(clients.trainable, first)}
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
@@ -85,9 +86,9 @@ class FedAdam(Adaptive):
                 "leave one of them out"
             )
 
-    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """Both moments, and that no step was made."""
-        return {**super().init(params, ledger, participants), "steps": np.zeros(1, np.int64)}
+        return {**super().init(params, clients, participants), "steps": np.zeros(1, np.int64)}
 
     def step(self, delta: Floats, state: PartState) -> tuple[Floats, PartState]:
         """Adam's step, with corrected moments if asked."""

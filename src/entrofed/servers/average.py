@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.core.params import Params
+from entrofed.core.parts import ServerRule
 from entrofed.core.sums import weighted_sum
-from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.types import Context, PartState, Update, Weights
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.parts import ServerRule
+from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
 
@@ -35,7 +36,7 @@ class Clipped(ServerRule):
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The average of the clipped models."""
-        start = context.params.values[: context.ledger.trainable]
+        start = context.params.values[: context.clients.trainable]
         return average([self._clip(update, start) for update in updates], weights), state
 
     def _clip(self, update: Update, start: NDArray[np.float32]) -> Update:

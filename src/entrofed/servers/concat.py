@@ -1,34 +1,37 @@
 """Train a network for each cluster of clients, then one layer on top of all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
+from entrofed.core.parts import ALL_CLIENTS, Build, ClientRule, Fact, Method, ServerRule
 from entrofed.core.sums import weighted_sum
-from entrofed.core.types import (
-    ALL_CLIENTS,
-    LABEL_COUNTS,
-    Context,
-    Ledger,
-    Method,
-    PartState,
-    ServerRule,
-    Training,
-    Update,
-    Weights,
-)
-from entrofed.errors import ConfigError, DataError
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
+from entrofed.errors import ConfigError
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.models.concatenated import Concatenated
-from entrofed.objectives.branch import Branch
 
-if TYPE_CHECKING:
-    from entrofed.client.train import WorkOrder
+BRANCH = "branch"
+"""The objective that trains a branch of a concatenated network."""
+
+
+@dataclass(frozen=True)
+class FewBatches(ClientRule):
+    """A few mini-batches, once the encoders are frozen."""
+
+    name: ClassVar[str] = "few_batches"
+
+    batches: int = 3
+
+    def max_steps(self, task: TrainTask) -> int | None:
+        """In the second phase."""
+        return self.batches if int(task.broadcast["phase"]) else None
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,9 @@ class Concat(ServerRule):
 
     name: ClassVar[str] = "concat"
     reference: ClassVar[str] = "Diao, Li and He, FedConcat, AAAI 2024"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS, ALL_CLIENTS})
+    needs: ClassVar[frozenset[str]] = frozenset({ALL_CLIENTS})
+    facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    replaces_network: ClassVar[bool] = True
 
     clusters: int = 5
     encoder_rounds: int = 480
@@ -63,23 +68,26 @@ class Concat(ServerRule):
         if self.most is not None and not 1 <= self.most < float("inf"):
             raise ConfigError(f"server rule {self.name!r}: most = {self.most} must be at least 1 and finite")
 
+    @property
+    def client(self) -> FewBatches:
+        """In the second phase clients make few steps."""
+        return FewBatches(self.batches)
+
     def check(self, method: Method, training: Training) -> None:
         """Branches are trained by an objective of their own."""
-        if not isinstance(method.objective, Branch):
+        if method.objective.name != BRANCH:
             raise ConfigError(
                 f"server rule {self.name!r} (FedConcat) trains branches, which objective {method.objective.name!r} "
                 "cannot; leave out method.objective"
             )
 
-    def wrap(self, build: Callable[[], torch.nn.Module]) -> Callable[[], torch.nn.Module]:
+    def network(self, build: Build) -> Build:
         """As many networks as clusters, and a layer on top."""
         return partial(Concatenated, build, self.clusters)
 
-    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """The cluster of each client."""
-        counts = ledger.label_counts
-        if counts is None:
-            raise DataError(f"server rule {self.name!r} needs the clients' label counts, and the ledger has none")
+        counts = clients.told(LabelCounts.name, f"server rule {self.name!r}")
         if self.clusters > len(participants):
             raise ConfigError(
                 f"server rule {self.name!r}: clusters = {self.clusters} is more than the {len(participants)} clients"
@@ -94,10 +102,6 @@ class Concat(ServerRule):
 
     def _second(self, state: PartState) -> bool:
         return int(state["played"]) >= self.encoder_rounds
-
-    def steps(self, order: "WorkOrder") -> int | None:
-        """A few mini-batches, once the encoders are frozen."""
-        return self.batches if int(order.broadcast["phase"]) else None
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.parts import ServerRule
+from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
 from entrofed.servers.average import average
@@ -23,7 +24,7 @@ class Krum(ServerRule):
     """Keep the ``keep`` models with the lowest score, and average them by their weights; multi-Krum above 1.
 
     The score of a client is the sum of its squared distances to its ``n - f - 2`` closest others, over trainable
-    parameters; n are the clients with a weight above 0, f is ``liars``: how many of them may send anything at all.
+    parameters; n are the clients with a weight above 0, f is ``liars``: how many of them may be adversarial.
     Krum needs ``n >= 2 f + 3``; without ``liars``, f is the most that n allows, and a round with too few clients for
     the ``liars`` given takes that too, with a warning. Equal scores: the lower client number. Weights do not enter the
     score. Counters take the maximum of all.
@@ -53,9 +54,9 @@ class Krum(ServerRule):
         if self.liars is not None:
             f = min(self.liars, most)
             if f < self.liars:
-                words = "round %d: krum with %d liars needs %d clients and has %d: %d liars are reckoned with"
+                words = "round %d: krum against %d adversarial clients needs %d clients and has %d: it reckons with %d"
                 log.warning(words, context.round, self.liars, 2 * self.liars + 3, len(counted), f)
-        found = scores([updates[i].params.values[: context.ledger.trainable] for i in counted], len(counted) - f - 2)
+        found = scores([updates[i].params.values[: context.clients.trainable] for i in counted], len(counted) - f - 2)
         ranked = sorted(zip(found.tolist(), [updates[i].client for i in counted], counted, strict=True))
         kept = sorted(i for _, _, i in ranked[: self.keep])
         values = average([updates[i] for i in kept], weights[kept] / weights[kept].sum()).values

@@ -7,13 +7,14 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.core.params import Params
-from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.parts import ServerRule
+from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.servers.trimmed_mean import counted, middle_mean
 
 
 @dataclass(frozen=True)
 class Median(ServerRule):
-    """Of each value, the median of the clients'; of an even number, the mean of the two in the middle.
+    """Of each value, the median of the clients'; of an even number, the mean of the two central ones.
 
     Parameters and float buffers alike; counters take the maximum. Of the weights it counts only whether they are above
     0: those clients have a vote each, the others none. So fewer than half of them cannot move any value out of the

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
+from entrofed.core.parts import ServerRule
 from entrofed.core.sums import weighted_sum
-from entrofed.core.types import Context, Ledger, PartState, ServerRule, Update, Weights
+from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -38,9 +39,9 @@ class Momentum(ServerRule):
                 f"server {self.name!r}: beta = {self.beta} must be at least 0 and below 1, lr = {self.lr} above 0"
             )
 
-    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No momentum."""
-        return {"momentum": np.zeros(ledger.trainable)}
+        return {"momentum": np.zeros(clients.trainable)}
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
@@ -55,7 +56,7 @@ class Momentum(ServerRule):
 
 def displacement(updates: Sequence[Update], weights: Weights, context: Context) -> NDArray[np.float64]:
     """``Delta = sum_k alpha_k (w_k - w)`` of the trainable parameters; exactly 0 where no client moved."""
-    start = context.params.values[: context.ledger.trainable]
+    start = context.params.values[: context.clients.trainable]
     total = np.zeros(len(start))
     for update, weight in zip(updates, weights, strict=True):
         total += weight * np.subtract(update.params.values[: len(start)], start, dtype=np.float64)

@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from entrofed.core.params import Params
+from entrofed.core.parts import ClientRule, Method, ServerRule
 from entrofed.core.sums import weighted_sum
-from entrofed.core.types import Context, Method, PartState, ServerRule, Training, Update, Weights
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import Context, PartState, Training, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
-
-if TYPE_CHECKING:
-    from entrofed.client.train import WorkOrder
 
 
 def accumulated(steps: int, momentum: float) -> float:
@@ -28,6 +27,24 @@ def accumulated(steps: int, momentum: float) -> float:
 
 
 @dataclass(frozen=True)
+class AccumulatedSteps(ClientRule):
+    """The client says what its steps add up to."""
+
+    name: ClassVar[str] = "accumulated_steps"
+    sends: ClassVar[str] = "what its steps add up to"
+
+    def report(self, task: TrainTask, update: Update) -> Update:
+        """The accumulated steps, and what they count for in the common length of the step."""
+        training, pull, steps = task.training, task.objective.pull, update.num_steps
+        if pull:
+            kept = 1 - training.lr * pull
+            a, counts = float((kept ** np.arange(steps)).sum()), float(steps)
+        else:
+            a = counts = accumulated(steps, training.momentum)
+        return replace(update, facts={**update.facts, "accumulated": np.array([a, counts])})
+
+
+@dataclass(frozen=True)
 class Normalized(ServerRule):
     """Every displacement is divided by the client's accumulated steps: ``w = w_t - t_eff sum_k p_k (w_t - w_k) / a_k``.
 
@@ -38,8 +55,8 @@ class Normalized(ServerRule):
     """
 
     name: ClassVar[str] = "normalized"
-    sends: ClassVar[str] = "what its steps add up to"
     reference: ClassVar[str] = "Wang et al., FedNova, NeurIPS 2020"
+    client: ClassVar[ClientRule] = AccumulatedSteps()
 
     def check(self, method: Method, training: Training) -> None:
         """The accumulated steps are known for SGD that starts afresh, with momentum or a proximal term."""
@@ -58,16 +75,6 @@ class Normalized(ServerRule):
                 f"{rule}: lr * mu = {training.lr * method.objective.pull:g} is above 1; lower one of them"
             )
 
-    def report(self, order: "WorkOrder", update: Update) -> Update:
-        """The accumulated steps, and what they count for in the common length of the step."""
-        training, pull, steps = order.training, order.objective.pull, update.num_steps
-        if pull:
-            kept = 1 - training.lr * pull
-            a, counts = float((kept ** np.arange(steps)).sum()), float(steps)
-        else:
-            a = counts = accumulated(steps, training.momentum)
-        return replace(update, facts={**update.facts, "accumulated": np.array([a, counts])})
-
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
@@ -76,7 +83,7 @@ class Normalized(ServerRule):
         a, counts = np.maximum([update.facts["accumulated"] for update in updates], 1.0).T
         if np.ptp(a) == 0 and np.array_equal(a, counts):
             return plain, state
-        end = context.ledger.trainable
+        end = context.clients.trainable
         shares = weights * (weights @ counts) / a
         moved = weighted_sum([update.params.values[:end] for update in updates], shares)
         values = plain.values.copy()

@@ -2,19 +2,54 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Floats, Params
-from entrofed.core.types import Context, Ledger, Method, PartState, ServerRule, Shift, Training, Update, Weights
+from entrofed.core.parts import ClientRule, Correction, Method, ServerRule
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
 from entrofed.servers.normalized import accumulated
 
-if TYPE_CHECKING:
-    from entrofed.client.train import WorkOrder
+Variant = Literal["corrected", "niid_bench"]
+
+
+@dataclass(frozen=True)
+class ControlVariate(ClientRule):
+    """The client's side of :class:`Scaffold`."""
+
+    name: ClassVar[str] = "control_variate"
+    sends: ClassVar[str] = "the change of its control variate"
+
+    variant: Variant = "corrected"
+
+    def correction(self, task: TrainTask) -> Correction:
+        """``c - c_k``."""
+        return Correction(task.broadcast["control"] - self._own(task), outside=self.variant == "niid_bench")
+
+    def _own(self, task: TrainTask) -> Floats:
+        own: Floats = task.client_state.get("control", np.zeros_like(task.broadcast["control"]))
+        return own
+
+    def report(self, task: TrainTask, update: Update) -> Update:
+        """The client's new control variate, and how much it changed."""
+        common, own, training = task.broadcast["control"], self._own(task), task.training
+        if not update.num_steps:
+            return update
+        momentum = 0.0 if self.variant == "niid_bench" else training.momentum
+        length = training.lr * accumulated(update.num_steps, momentum)
+        end = len(common)
+        moved = task.params.values[:end].astype(np.float64) - update.params.values[:end]
+        new = (own.astype(np.float64) - common + moved / length).astype(np.float32)
+        return replace(
+            update,
+            client_state={**update.client_state, "control": new},
+            facts={**update.facts, "control_change": new - own},
+        )
 
 
 @dataclass(frozen=True)
@@ -31,15 +66,19 @@ class Scaffold(ServerRule):
     """
 
     name: ClassVar[str] = "scaffold"
-    sends: ClassVar[str] = "the change of its control variate"
     reference: ClassVar[str] = "Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1, option II"
 
     server_lr: float = 1.0
-    variant: Literal["corrected", "niid_bench"] = "corrected"
+    variant: Variant = "corrected"
 
     def __post_init__(self) -> None:
         if not 0 < self.server_lr < float("inf"):
             raise ConfigError(f"server rule {self.name!r}: server_lr = {self.server_lr} must be finite and above 0")
+
+    @property
+    def client(self) -> ControlVariate:
+        """Clients add a correction to every gradient, and keep their control variate."""
+        return ControlVariate(self.variant)
 
     def check(self, method: Method, training: Training) -> None:
         """Control variates are known for SGD that starts afresh."""
@@ -50,37 +89,13 @@ class Scaffold(ServerRule):
                 f"server rule {self.name!r} counts on momentum that starts at zero; leave out method.persist_optimizer"
             )
 
-    def init(self, params: Params, ledger: Ledger, participants: NDArray[np.int64]) -> PartState:
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No correction yet."""
-        return {"control": np.zeros(ledger.trainable), "clients": np.array(len(participants))}
+        return {"control": np.zeros(clients.trainable), "clients": np.array(len(participants))}
 
     def broadcast(self, state: PartState) -> PartState:
         """The server's control variate: as large as the model."""
         return {"control": state["control"].astype(np.float32)}
-
-    def shift(self, order: "WorkOrder") -> Shift:
-        """``c - c_k``."""
-        return Shift(order.broadcast["control"] - self._own(order), outside=self.variant == "niid_bench")
-
-    def _own(self, order: "WorkOrder") -> Floats:
-        own: Floats = order.memory.get("control", np.zeros_like(order.broadcast["control"]))
-        return own
-
-    def report(self, order: "WorkOrder", update: Update) -> Update:
-        """The client's new control variate, and how much it changed."""
-        common, own, training = order.broadcast["control"], self._own(order), order.training
-        if not update.num_steps:
-            return update
-        momentum = 0.0 if self.variant == "niid_bench" else training.momentum
-        length = training.lr * accumulated(update.num_steps, momentum)
-        end = len(common)
-        moved = order.params.values[:end].astype(np.float64) - update.params.values[:end]
-        new = (own.astype(np.float64) - common + moved / length).astype(np.float32)
-        return replace(
-            update,
-            memory={**update.memory, "control": new},
-            facts={**update.facts, "control_change": new - own},
-        )
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
@@ -91,7 +106,7 @@ class Scaffold(ServerRule):
         mean = average(updates, weights)
         if self.server_lr == 1:
             return mean, after
-        end, values = context.ledger.trainable, mean.values.copy()
+        end, values = context.clients.trainable, mean.values.copy()
         before = context.params.values[:end].astype(np.float64)
         values[:end] = before + self.server_lr * (values[:end] - before)
         return Params(values, mean.counters), after

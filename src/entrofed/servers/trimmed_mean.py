@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Floats, Params
-from entrofed.core.types import Context, PartState, ServerRule, Update, Weights
+from entrofed.core.parts import ServerRule
+from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
 

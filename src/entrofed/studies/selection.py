@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from math import log2
 from typing import Any
 
-import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.parts import Selector
 from entrofed.core.seeds import stream
-from entrofed.core.types import LABEL_COUNTS, Ledger, Selector
+from entrofed.core.types import LABEL_COUNTS, ClientTable
 from entrofed.data import PARTITIONS
 from entrofed.data.partition import label_counts
 from entrofed.info.entropy import entropy_of_counts
@@ -54,7 +54,7 @@ def choices(buffers: Sequence[float], epsilons: Sequence[float]) -> Iterator[tup
 
 @dataclass(frozen=True)
 class Outcome:
-    """Figures of one selector on one partition."""
+    """What one selector came to on one partition."""
 
     entropy: float
     full_coverage: float
@@ -75,15 +75,14 @@ def play(
     seen = counts.astype(np.float64)
     if epsilon is not None:
         seen = release(counts, epsilon, "add_remove", stream(seed, "privacy")).counts
-    ledger = Ledger(
-        sizes=counts.sum(axis=1), partition=kind, label_counts=seen if LABEL_COUNTS in selector.needs else None
-    )
-    among = np.flatnonzero(ledger.sizes > 0)
-    state = selector.init(ledger, among)
+    told = {LABEL_COUNTS: seen} if any(fact.name == LABEL_COUNTS for fact in selector.facts) else {}
+    table = ClientTable(sizes=counts.sum(axis=1), classes=classes, partition=kind, facts=told)
+    among = np.flatnonzero(table.sizes > 0)
+    state = selector.init(table, among)
     times = np.zeros(clients, np.int64)
     pooled = np.zeros((rounds, classes), np.int64)
     for number in range(rounds):
-        selection = selector.select(state, ledger, among, cohort, stream(seed, "select", number))
+        selection = selector.select(state, table, among, cohort, stream(seed, "select", number))
         state = selection.state
         times[selection.clients] += 1
         pooled[number] = counts[selection.clients].sum(axis=0)
@@ -100,7 +99,7 @@ def play(
 def study(
     *, clients: int, cohort: int, rounds: int, seeds: int, buffers: Sequence[float], epsilons: Sequence[float]
 ) -> list[dict[str, Any]]:
-    """One row a partition kind and selector: mean and spread over partitions drawn with different seeds."""
+    """One row per partition kind and selector: mean and spread over partitions drawn with different seeds."""
     labels = np.repeat(np.arange(CLASSES), PER_CLASS)
     rows: list[dict[str, Any]] = []
     for kind in PARTITION_KINDS:
@@ -112,29 +111,9 @@ def study(
             part = build("selector", spec)
             found = [play(part, table, kind.kind, cohort, rounds, epsilon, seed) for seed, table in enumerate(tables)]
             row: dict[str, Any] = {"partition": kind.title, "selector": title, "partitions": seeds}
-            for figure in ("entropy", "full_coverage", "above", "distinct", "fairness"):
-                values = [float(getattr(outcome, figure)) for outcome in found]
-                row[figure] = statistics.mean(values)
-                row[f"{figure}_std"] = statistics.stdev(values) if len(values) > 1 else None
+            for metric in ("entropy", "full_coverage", "above", "distinct", "fairness"):
+                values = [float(getattr(outcome, metric)) for outcome in found]
+                row[metric] = statistics.mean(values)
+                row[f"{metric}_std"] = statistics.stdev(values) if len(values) > 1 else None
             rows.append(row)
     return rows
-
-
-def chart(rows: list[dict[str, Any]]) -> alt.FacetChart:
-    """Cohort entropy of every selector, with the two lines that matter."""
-    spread = [(row["entropy"], row["entropy_std"] or 0.0) for row in rows]
-    shown = [{**row, "low": mean - std, "high": mean + std} for row, (mean, std) in zip(rows, spread, strict=True)]
-    order = list(dict.fromkeys(row["selector"] for row in rows))
-    base = alt.Chart(alt.InlineData(values=shown))
-    x = alt.X("entropy:Q", title="entropy of the cohort's pooled labels (bits)", scale=alt.Scale(zero=False, padding=8))
-    y = alt.Y("selector:N", sort=order, title=None)
-    every = base.mark_rule(strokeDash=[4, 3], color="#555").encode(x=alt.datum(log2(CLASSES - 1)))
-    most = base.mark_rule(color="#555").encode(x=alt.datum(log2(CLASSES)))
-    bars = base.mark_rule(strokeWidth=2, color="#0072B2").encode(x="low:Q", x2="high:Q", y=y)
-    points = base.mark_point(filled=True, size=70, color="#0072B2").encode(x=x, y=y)
-    title = alt.TitleParams(
-        "What each selector gets together, without training anything",
-        subtitle="mean and spread over partitions; dashed: log2(C-1), above it all labels are there; solid: log2 C",
-    )
-    layers = alt.layer(every, most, bars, points).properties(width=360, height=24 * len(order))
-    return layers.facet(column=alt.Column("partition:N", title=None)).properties(title=title)

@@ -6,13 +6,11 @@ come to from an average by data size?
 """
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-import altair as alt
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
 from entrofed.core.graphs import (
     Nodes,
@@ -29,7 +27,7 @@ from entrofed.data.partition import label_counts
 from entrofed.errors import unknown
 from entrofed.info.entropy import Floats
 from entrofed.info.mixture import fit
-from entrofed.info.pooling import Mode, pooled_divergences, pooled_weights
+from entrofed.info.pooling import Mode, pooled_weights, pooling_weights
 
 CLASSES, PER_CLASS = 10, 6000
 Weights = Callable[[int, Nodes], Floats]
@@ -46,7 +44,6 @@ KINDS: dict[str, dict[str, Any]] = {
     "erdos_renyi": {"probability": 0.4},
 }
 """The topologies of the study with their options."""
-COLOURS = ("#000000", "#999999", "#0072B2", "#56B4E9", "#009E73", "#D55E00")
 
 
 def weighings(counts: NDArray[np.int64]) -> dict[str, Weights]:
@@ -58,9 +55,8 @@ def weighings(counts: NDArray[np.int64]) -> dict[str, Weights]:
         summaries = list(counts) if mode == "histogram" else mixtures
 
         def weigh(node: int, hood: Nodes) -> Floats:
-            own = np.flatnonzero(counts[node]) if mode == "authors" else None
-            found = pooled_divergences([summaries[k] for k in hood], counts.shape[1], mode=mode, labels=own)
-            return pooled_weights(*found)
+            own = np.flatnonzero(counts[node])
+            return pooling_weights([summaries[k] for k in hood], counts.shape[1], mode=mode, labels=own)[0]
 
         return weigh
 
@@ -71,13 +67,13 @@ def weighings(counts: NDArray[np.int64]) -> dict[str, Weights]:
     }
 
 
-def figures(matrix: Floats, sizes: NDArray[np.int64]) -> dict[str, Any]:
+def mixing_metrics(matrix: Floats, sizes: NDArray[np.int64]) -> dict[str, Any]:
     """Of one mixing matrix: the nodes' weights of their own models, the largest of all, the gap, the bias.
 
     ``bias`` is the total variation distance ``sum_k |p_k - N_k / N| / 2`` of the consensus weights from the shares of
     the data; None without a consensus.
 
-    >>> figures(np.eye(2), np.array([30, 10]))
+    >>> mixing_metrics(np.eye(2), np.array([30, 10]))
     {'own': [1.0, 1.0], 'largest': 1.0, 'gap': 0.0, 'bias': None}
     """
     bias = None
@@ -90,7 +86,7 @@ def figures(matrix: Floats, sizes: NDArray[np.int64]) -> dict[str, Any]:
 def study(
     *, nodes: int, alphas: Sequence[float], seeds: int, kinds: Sequence[str] = tuple(KINDS)
 ) -> list[dict[str, Any]]:
-    """One row an alpha, topology and weighing, over partitions and graphs drawn with different seeds.
+    """One row per alpha, topology and weighing, over partitions and graphs drawn with different seeds.
 
     ``own_min``, ``own_max`` and ``largest`` are over all nodes of all partitions; ``consensus`` is the share of
     partitions with one, and ``bias`` the mean over these.
@@ -117,7 +113,7 @@ def study(
                 found = []
                 for table, weighing, hood in zip(tables, known, hoods, strict=True):
                     weights = [weighing[title](node, hood[node]) for node in range(nodes)]
-                    found.append(figures(mixing_matrix(hood, weights), table.sum(axis=1)))
+                    found.append(mixing_metrics(mixing_matrix(hood, weights), table.sum(axis=1)))
                 rows.append(
                     {"alpha": alpha, "topology": kind, "weighing": title, "partitions": seeds, **_summary(found)}
                 )
@@ -139,61 +135,3 @@ def _summary(found: list[dict[str, Any]]) -> dict[str, Any]:
         "bias_std": statistics.stdev(biases) if len(biases) > 1 else None,
         "consensus": len(biases) / len(found),
     }
-
-
-def tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
-    """The study for a terminal, a table an alpha."""
-    for alpha in dict.fromkeys(row["alpha"] for row in rows):
-        table = Table("topology", "weighing", "own", "most", "gap", "bias", "agree")
-        table.title = f"Dirichlet {alpha:g}"
-        table.caption = (
-            "own: weight of a node's own model, mean; most: the largest weight of any model at any node; gap: spectral "
-            "gap, 1 is consensus after a round, 0 is none; bias: total variation of the consensus weights from the "
-            "shares of the data; agree: share of partitions with a consensus; spreads and ranges: --json"
-        )
-        for column in table.columns:
-            column.no_wrap = True
-        before = ""
-        for row in (row for row in rows if row["alpha"] == alpha):
-            if before not in ("", row["topology"]):
-                table.add_section()
-            table.add_row(
-                row["topology"] if row["topology"] != before else "",
-                row["weighing"],
-                f"{row['own']:.2f}",
-                f"{row['largest']:.2f}",
-                f"{row['gap']:.3f}",
-                "none" if row["bias"] is None else f"{row['bias']:.3f}",
-                f"{row['consensus']:.0%}",
-            )
-            before = row["topology"]
-        yield table
-
-
-def chart(rows: list[dict[str, Any]]) -> alt.FacetChart:
-    """Spectral gap of every topology and weighing, a panel an alpha."""
-    spread = [(row["gap"], row["gap_std"] or 0.0) for row in rows]
-    shown = [
-        {**row, "low": max(mean - std, 0.0), "high": min(mean + std, 1.0), "panel": f"Dirichlet {row['alpha']:g}"}
-        for row, (mean, std) in zip(rows, spread, strict=True)
-    ]
-    kinds, titles, panels = (
-        list(dict.fromkeys(row[key] for row in shown)) for key in ("topology", "weighing", "panel")
-    )
-    base = alt.Chart(alt.InlineData(values=shown)).encode(
-        y=alt.Y("topology:N", sort=kinds, title=None, axis=alt.Axis(grid=True, tickBand="extent")),
-        yOffset=alt.YOffset("weighing:N", sort=titles),
-        color=alt.Color("weighing:N", sort=titles, title="Weighing", scale=alt.Scale(domain=titles, range=COLOURS)),
-    )
-    bars = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title="Spectral gap"), x2="high:Q")
-    points = base.mark_point(filled=True, size=45, opacity=1).encode(
-        x="gap:Q",
-        tooltip=["topology:N", "weighing:N", alt.Tooltip("gap:Q", format=".3f"), alt.Tooltip("bias:Q", format=".3f")],
-    )
-    title = alt.Title(
-        "How fast decentralized averaging comes to a consensus",
-        subtitle="spectral gap of the mixing matrix, mean and spread over partitions; 1: after one round, 0: never",
-        anchor="start",
-    )
-    layers = alt.layer(bars, points).properties(width=230, height=alt.Step(9))
-    return layers.facet(column=alt.Column("panel:N", sort=panels, title=None)).properties(title=title)

@@ -1,1 +1,1 @@
-"""Many runs side by side: what their figures say, and how surely."""
+"""Many runs: how they are planned and played, what their results say side by side, and how surely."""

@@ -51,12 +51,12 @@ def ranks(table: Mapping[str, Mapping[Block, float]], *, larger_is_better: bool 
     blocks = set.intersection(*(set(values) for values in table.values()))
     if not blocks:
         raise DataError(f"no (cell, seed) has a value of every method of {', '.join(table)}; leave out who has few")
-    figures = np.array([[values[block] for block in blocks] for values in table.values()])
-    k, n = figures.shape
-    mean_ranks = stats.rankdata(-figures if larger_is_better else figures, axis=0).mean(axis=1)
+    scores = np.array([[values[block] for block in blocks] for values in table.values()])
+    k, n = scores.shape
+    mean_ranks = stats.rankdata(-scores if larger_is_better else scores, axis=0).mean(axis=1)
     friedman_p = None
     if k > 2 and n > 1:
-        friedman_p = float(stats.friedmanchisquare(*figures).pvalue) if np.ptp(figures, axis=0).any() else 1.0
+        friedman_p = float(stats.friedmanchisquare(*scores).pvalue) if np.ptp(scores, axis=0).any() else 1.0
     difference = None
     if k > 1:
         difference = float(stats.studentized_range.ppf(1 - LEVEL, k, inf)) / sqrt(2) * sqrt(k * (k + 1) / (6 * n))

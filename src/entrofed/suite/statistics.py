@@ -1,6 +1,6 @@
-"""What the figures of several runs say, and how surely. Pure functions; the results are plain numbers.
+"""What the results of several runs say, and how surely. Pure functions; the results are plain numbers.
 
-Figures are compared in pairs that share a seed (same data, same partition), so that what both runs have in common
+Values are compared in pairs that share a seed (same data, same partition), so that what both runs have in common
 cancels out. `None` stands for what the values cannot tell. A win is a larger value.
 """
 
@@ -24,7 +24,7 @@ LEVEL = 0.05
 FEW = 3
 """Fewer seeds than this are too few for a claim."""
 LARGEST = 1e100
-"""Figures are refused from here on, so that no square overflows."""
+"""Values are refused from here on, so that no square overflows."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import Experiment, read
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.papers.tables import file_name
+from entrofed.suite.words import file_name
 
 
 def grid(options: Sequence[str]) -> list[dict[str, str]]:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.config import Experiment, read
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.suite.compare import FIGURES
+from entrofed.suite.compare import METRICS as COMPARED
 from entrofed.suite.sweep import plan, split
 
 if TYPE_CHECKING:
     import optuna
 
 HELD_OUT = "accuracy_id_last_10"
-METRICS = (HELD_OUT, *FIGURES)
+METRICS = (HELD_OUT, *COMPARED)
 
 Play = Callable[[list[tuple[Experiment, RunFolder]]], object]
 
@@ -107,7 +107,7 @@ def search(
             number, params = (trial := study.ask(space)).number, trial.params
         runs = plan(file, overrides, [setting_of(params)], seeds, out)
         play(runs)
-        study.tell(number, mean(_figure(folder, metric) for _, folder in runs))
+        study.tell(number, mean(_value(folder, metric) for _, folder in runs))
     done = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
     return sorted(done, key=lambda trial: -float(trial.value or 0.0))
 
@@ -121,6 +121,6 @@ def setting_of(params: Mapping[str, Any]) -> dict[str, str]:
     return {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in params.items()}
 
 
-def _figure(folder: RunFolder, metric: str) -> float:
+def _value(folder: RunFolder, metric: str) -> float:
     summary: dict[str, Any] = folder.summary() or {}
     return float(summary[metric])

@@ -1,6 +1,6 @@
 """Parts that say how much each update counts."""
 
-from entrofed.core.types import Weigher
+from entrofed.core.parts import Weigher, by_name
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.label_entropy import LabelEntropy
@@ -12,18 +12,15 @@ from entrofed.weighers.reselection import SoftLabelReselection
 from entrofed.weighers.uniform import Uniform
 from entrofed.weighers.weight_kl import WeightHistogramKL
 
-WEIGHERS: dict[str, type[Weigher]] = {
-    part.name: part
-    for part in (
-        DataSize,
-        Uniform,
-        LabelEntropy,
-        WeightHistogramKL,
-        PredictionEntropy,
-        PooledKL,
-        LossDeviation,
-        SoftLabelReselection,
-        Permuted,
-        Capped,
-    )
-}
+WEIGHERS: dict[str, type[Weigher]] = by_name(
+    DataSize,
+    Uniform,
+    LabelEntropy,
+    WeightHistogramKL,
+    PredictionEntropy,
+    PooledKL,
+    LossDeviation,
+    SoftLabelReselection,
+    Permuted,
+    Capped,
+)

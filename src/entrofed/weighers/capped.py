@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from entrofed.core.types import Context, Update, Weighing
-from entrofed.core.weighing import safe_weights
+from entrofed.core.validation import safe_weights
 from entrofed.errors import ConfigError
 from entrofed.info.simplex import water_fill
-from entrofed.weighers.around import Around
+from entrofed.weighers.wrapped import WrappedWeigher
 
 
 @dataclass(frozen=True)
-class Capped(Around):
+class Capped(WrappedWeigher):
     """Another weigher's weights with none above ``share``; what is cut off goes to the others in proportion.
 
     So a client that lies about its data to gain weight gains ``share`` at most. The order of the weights is kept. With

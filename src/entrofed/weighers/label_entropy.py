@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from entrofed.core.types import LABEL_COUNTS, Context, Update, Weigher, Weighing
-from entrofed.errors import DataError
+from entrofed.core.parts import Fact, Weigher
+from entrofed.core.types import Context, Update, Weighing
+from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.entropy import Base, entropy_of_counts
 
 
@@ -22,15 +23,13 @@ class LabelEntropy(Weigher):
 
     name: ClassVar[str] = "label_entropy"
     reference: ClassVar[str] = "Federated Generalization via Information-Theoretic Distribution Diversification, 4.1"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_COUNTS})
+    facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
 
     base: Base = "nats"
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """In proportion to the exponential of the entropy."""
-        counts = context.ledger.label_counts
-        if counts is None:
-            raise DataError("weigher 'label_entropy' needs the clients' label counts, and the ledger has none")
+        counts = context.clients.told(LabelCounts.name, f"weigher {self.name!r}")
         entropies = entropy_of_counts(counts[[update.client for update in updates]], base=self.base)
         origins = [{f"label_entropy_{self.base}": float(h)} for h in entropies]
         return Weighing(np.asarray(softmax(entropies), np.float64), origins)

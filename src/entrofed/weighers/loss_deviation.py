@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from entrofed.core.types import Context, Update, Weigher, Weighing
+from entrofed.core.parts import Weigher
+from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 
 

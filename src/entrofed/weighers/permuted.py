@@ -6,13 +6,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.seeds import stream
 from entrofed.core.types import Context, Update, Weighing
-from entrofed.weighers.around import Around
+from entrofed.weighers.wrapped import WrappedWeigher
 
 
 @dataclass(frozen=True)
-class Permuted(Around):
+class Permuted(WrappedWeigher):
     """Another weigher's weights, shuffled among the responders in every round.
 
     If a method does no better than its permuted self, its weights carry no information.
@@ -25,7 +24,7 @@ class Permuted(Around):
         inner = self.weigher.weigh(updates, context)
         by_client = np.argsort([update.client for update in updates])
         source = np.empty(len(updates), np.int64)
-        source[by_client] = stream(context.seed, "permute weights", context.round).permutation(by_client)
+        source[by_client] = context.stream("permute weights").permutation(by_client)
         origins = [
             {**(inner.origins[i] if inner.origins else {}), "of_client": updates[i].client} for i in source.tolist()
         ]

@@ -6,12 +6,14 @@ from math import isfinite
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from entrofed.core.types import LABEL_SUMMARY, Context, Update, Weigher, Weighing
-from entrofed.errors import ConfigError, DataError
-from entrofed.info.mixture import Penalty, fit
-from entrofed.info.pooling import Direction, Mode, pooled_divergences, pooled_weights
+from entrofed.core.parts import Fact, Weigher
+from entrofed.core.types import Context, Update, Weighing
+from entrofed.errors import ConfigError
+from entrofed.facts.label_counts import LabelCounts
+from entrofed.facts.label_mixture import LabelMixture
+from entrofed.info.mixture import Penalty
+from entrofed.info.pooling import Direction, Mode, pooling_weights
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,6 @@ class PooledKL(Weigher):
 
     name: ClassVar[str] = "pooled_kl"
     reference: ClassVar[str] = "Feng et al., FedEP, Algorithms 1 and 2"
-    needs: ClassVar[frozenset[str]] = frozenset({LABEL_SUMMARY})
 
     mode: Mode = "smoothed"
     smoothing: float = 1e-2
@@ -47,24 +48,24 @@ class PooledKL(Weigher):
         if not (isfinite(self.ratio) and 0 < self.ratio <= 1):
             raise ConfigError(f"weigher {self.name!r}: ratio = {self.ratio} must be above 0 and at most 1")
 
-    def summary(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The client's number of samples and its mixture, three numbers a component; its counts if they are pooled."""
-        if self.mode == "histogram":
-            return counts
-        if not counts.any():
-            return np.zeros(1)
-        return fit(counts, ratio=self.ratio, penalty=self.penalty).to_vector()
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """A mixture of the labels; the counts themselves, if they are pooled."""
+        return (LabelCounts(),) if self.mode == "histogram" else (LabelMixture(self.ratio, self.penalty),)
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
-        """Shares of the divergences."""
-        ledger = context.ledger
-        if ledger.summaries is None:
-            raise DataError(f"weigher {self.name!r} needs the clients' label summaries, and the ledger has none")
-        divergences, sizes = pooled_divergences(
-            ledger.summaries, ledger.classes, mode=self.mode, smoothing=self.smoothing
-        )
+        """Shares of the divergences; the peer that pools knows the labels that it has itself."""
+        fact = LabelCounts.name if self.mode == "histogram" else LabelMixture.name
+        table = context.clients.told(fact, f"weigher {self.name!r}")
         present = np.array([update.client for update in updates])
-        weights = pooled_weights(
-            divergences, sizes, direction=self.direction, present=present, alpha_min=self.alpha_min
+        weights, divergences = pooling_weights(
+            [np.zeros(1) if told is None else told for told in table],
+            context.clients.classes,
+            mode=self.mode,
+            smoothing=self.smoothing,
+            labels=context.own_labels,
+            direction=self.direction,
+            present=present,
+            alpha_min=self.alpha_min,
         )
         return Weighing(weights[present], [{"kl_nats": float(divergences[client])} for client in present])

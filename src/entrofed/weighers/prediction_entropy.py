@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.types import VALIDATION, Context, Update, Weigher, Weighing
+from entrofed.core.parts import VALIDATION, Weigher
+from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.prediction import Aggregate, inverse_entropy_weights
 from entrofed.info.simplex import water_fill

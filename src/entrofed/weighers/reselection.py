@@ -6,7 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.types import MEAN_PREDICTION, Context, Update, Weigher, Weighing
+from entrofed.core.parts import Fact, Weigher
+from entrofed.core.types import Context, Update, Weighing
+from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.info.entropy import entropy
 
 MARGIN = 1e-12
@@ -22,12 +24,12 @@ class SoftLabelReselection(Weigher):
 
     name: ClassVar[str] = "reselection"
     reference: ClassVar[str] = "the re-selection baseline of FedEntOpt, Fig. 1 (FedEntropy)"
-    needs: ClassVar[frozenset[str]] = frozenset({MEAN_PREDICTION})
+    facts: ClassVar[tuple[Fact, ...]] = (MeanPrediction(),)
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Zero for those left out, shares of the examples for the rest."""
         sizes = np.array([update.num_examples for update in updates], np.float64)
-        soft = np.stack([update.facts[MEAN_PREDICTION] for update in updates]) * sizes[:, None]
+        soft = np.stack([update.facts[MeanPrediction.name] for update in updates]) * sizes[:, None]
         clients = np.array([update.client for update in updates])
         kept = np.ones(len(updates), np.bool_)
         while kept.sum() > 1:

@@ -7,7 +7,8 @@ from math import isfinite
 from typing import ClassVar, Literal
 
 from entrofed.core.params import Layout
-from entrofed.core.types import Context, Update, Weigher, Weighing
+from entrofed.core.parts import Weigher
+from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.histogram import divergence_weights, weight_divergences
 

@@ -1,1 +1,1 @@
-"""What the commands print."""
+"""What the commands print, by subject."""

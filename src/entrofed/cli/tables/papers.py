@@ -1,6 +1,6 @@
 """What the papers report, and what came of it here: what ``entrofed papers`` and ``entrofed reproduce`` print."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.table import Table
@@ -9,9 +9,8 @@ from entrofed.papers.reproduce import missing_data, select
 from entrofed.papers.results import Result
 from entrofed.papers.tables import SPREADS, find, papers
 from entrofed.papers.tables import Table as Reports
-from entrofed.papers.verdict import Line, Verdict, outcome, ranking, verdicts
-from entrofed.suite.ranking import Rank
-from entrofed.suite.statistics import Row
+from entrofed.papers.verdict import Verdict, ranking, verdicts
+from entrofed.papers.words import gain_cells, line_cells, number, ordering_words, other_metrics, rank_rows
 
 
 def list_of_tables() -> Table:
@@ -51,7 +50,7 @@ def cells_table(directory: Path | None) -> Table:
 
 
 def reported_tables(path: str) -> Iterator[Table]:
-    """One table's numbers, a table a metric, with the doubts about them."""
+    """One table's numbers, a table for each metric, with the doubts about them."""
     paper, table = find(path)
     for metric, unit in table.metrics.items():
         shown = Table("cell", f"{metric}, {unit}", title=f"{paper.title}: {table.caption}", show_lines=True)
@@ -70,22 +69,16 @@ def reported_tables(path: str) -> Iterator[Table]:
             yield shown
 
 
-def number(value: float, spread: float | None, unit: str) -> str:
-    """A figure with the digits that its unit deserves."""
-    digits = {"percent": 2, "rounds": 1}.get(unit, 3)
-    return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
-
-
 def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
-    """The cells of a table: ours beside the paper's, what its method gains, and the other figures."""
+    """The cells of a table: ours beside the paper's, what its method gains, and the other metrics."""
     table = find(path)[1]
     for verdict in verdicts(path, results, metrics=(table.judged_by,)):
         yield _judged_table(table, verdict)
         if verdict.gains:
             yield _gains_table(verdict)
-        head, rows = other_figures(table, path, verdict.cell.id, results)
+        head, rows = other_metrics(table, path, verdict.cell.id, results)
         if rows:
-            shown = Table(*head, title=f"{verdict.cell.path}: other figures, ours (paper's)")
+            shown = Table(*head, title=f"{verdict.cell.path}: other metrics, ours (paper's)")
             for row in rows:
                 shown.add_row(*row)
             yield shown
@@ -95,35 +88,6 @@ def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
         for row in ranked:
             shown.add_row(*row)
         yield shown
-
-
-def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
-    """Columns by mean rank with the letters of the groups they belong to, and what that means."""
-    rows = [
-        [rank.method, f"{rank.mean_rank:.2f}", "".join(chr(ord("a") + group) for group in rank.groups)]
-        for rank in found
-    ]
-    first = found[0]
-    difference, friedman = first.critical_difference, first.friedman_p
-    words = f"mean rank over {first.blocks} cells and seeds; columns that share a letter are not shown to differ"
-    words += "" if difference is None else f" (Nemenyi's critical difference {difference:.2f})"
-    if friedman is not None:
-        words += f"; any difference at all: Friedman's p {'< 0.001' if friedman < 0.001 else f'= {friedman:.3f}'}"
-    return rows, words + (f"; {first.warning}" if first.warning else "")
-
-
-def other_figures(table: Reports, path: str, cell: str, results: list[Result]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the figures that a table's columns are not judged by."""
-    others = [metric for metric in table.metrics if metric != table.judged_by]
-    found = verdicts(path, [result for result in results if result.cell == cell], metrics=others) if others else []
-    cells: dict[str, dict[str, str]] = {}
-    for verdict in found:
-        for line in verdict.lines:
-            told = f" ({number(line.paper.value, line.paper.spread, verdict.unit)})" if line.paper else ""
-            spread = line.over_rounds if line.over_rounds is not None else line.ours.spread
-            cells.setdefault(line.column, {})[verdict.metric] = number(line.ours.mean, spread, verdict.unit) + told
-    metrics = [verdict.metric for verdict in found]
-    return ["column", *metrics], [[label, *(row.get(m, "") for m in metrics)] for label, row in cells.items()]
 
 
 def _judged_table(table: Reports, verdict: Verdict) -> Table:
@@ -141,31 +105,6 @@ def _judged_table(table: Reports, verdict: Verdict) -> Table:
     return shown
 
 
-def line_cells(line: Line, unit: str) -> list[str]:
-    """The cells of a line of a table."""
-    low, high = line.ours.low, line.ours.high
-    return [
-        line.column + ("*" if line.control else ""),
-        number(line.ours.mean, line.ours.spread, unit),
-        "" if low is None or high is None else f"{number(low, None, unit)}..{number(high, None, unit)}",
-        str(line.ours.n),
-        str(line.rounds),
-        "" if line.paper is None else number(line.paper.value, line.paper.spread, unit),
-        "" if line.difference is None else _signed(line.difference, unit),
-    ]
-
-
-def ordering_words(verdict: Verdict) -> str:
-    """Whether the paper's ordering holds, in a sentence."""
-    ordering = verdict.ordering
-    if ordering is None or ordering.tau is None:
-        return ""
-    words = f"the paper's ordering: {ordering.held} of {ordering.pairs} pairs hold (tau {ordering.tau:+.2f})"
-    if ordering.discordant and len(ordering.discordant) <= 4:
-        words += "; the other way round: " + ", ".join(f"{better} > {worse}" for better, worse in ordering.discordant)
-    return words
-
-
 def _gains_table(verdict: Verdict) -> Table:
     shown = Table("gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", "")
     shown.title = f"{verdict.cell.path}: {verdict.metric}"
@@ -174,25 +113,3 @@ def _gains_table(verdict: Verdict) -> Table:
         shown.add_row(*gain_cells(row, verdict.unit))
     shown.caption = "runs with the same seed are paired; p: paired t-test, after Holm; open: no difference is shown"
     return shown
-
-
-def gain_cells(row: Row, unit: str) -> list[str]:
-    """What the paper's method gains over another column."""
-    if (found := row.paired) is None:
-        return [row.against, row.method, "0", *[""] * 5]
-    low, high = found.interval.low, found.interval.high
-    p = row.t_p_holm
-    return [
-        row.against,
-        row.method,
-        str(found.n),
-        _signed(-found.difference, unit),
-        "" if low is None or high is None else f"{_signed(-high, unit)}..{_signed(-low, unit)}",
-        f"{found.losses}, {found.wins}",
-        "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
-        outcome(row),
-    ]
-
-
-def _signed(value: float, unit: str) -> str:
-    return f"{value + 0.0:+.{2 if unit == 'percent' else 3}f}"  # + 0.0: no negative zero

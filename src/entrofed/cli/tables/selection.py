@@ -1,23 +1,17 @@
-"""Why clients were chosen, and how diverse the cohorts were: what ``entrofed show --selection`` prints and draws."""
+"""Why clients were chosen: what ``entrofed show --selection`` prints."""
 
 from collections import Counter
 from collections.abc import Iterator
-from math import log2
-from typing import Any
 
-import altair as alt
-import numpy as np
-from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table
 
-from entrofed.core.seeds import stream
-from entrofed.errors import CheckpointError
-from entrofed.experiment.run_folder import Record, RunFolder
-from entrofed.info.entropy import entropy_of_counts
+from entrofed.cli.tables.cells import cell
+from entrofed.core.records import RoundRecord
+from entrofed.experiment.run_folder import RunFolder
 
 SHOWN = 3
-"""Rounds whose picks are printed, counted from the last."""
-DRAWS = 400
+"""Rounds that are printed client by client, counted from the last."""
 
 
 def selection_tables(run: RunFolder) -> Iterator[Table]:
@@ -25,7 +19,7 @@ def selection_tables(run: RunFolder) -> Iterator[Table]:
     records = run.records()
     for record in records[-SHOWN:]:
         yield _picks(record)
-    times = Counter(client for record in records for client in record["cohort"])
+    times = Counter(client for record in records for client in record.cohort)
     table = Table("clients chosen at least once", "most often", "least often", title="participation")
     if times:
         (most, often), *_, (least, seldom) = [*times.most_common(), times.most_common()[-1]]
@@ -33,73 +27,16 @@ def selection_tables(run: RunFolder) -> Iterator[Table]:
     yield table
 
 
-def _picks(record: Record) -> Table:
-    bits = f"{record['cohort_entropy']:.4f} bits"
-    title = (
-        f"round {record['round'] + 1}: {len(record['cohort'])} of {record['available']} clients, pooled entropy {bits}"
-    )
-    if not record["reasons"]:
+def _picks(record: RoundRecord) -> Table:
+    title = f"round {record.round + 1}: {len(record.cohort)} of {record.available} clients"
+    if record.cohort_entropy is not None:
+        title += f", pooled entropy {record.cohort_entropy:.4f} bits"
+    if not record.reasons:
         table = Table("clients", title=title)
-        table.add_row(", ".join(str(client) for client in record["cohort"]))
+        table.add_row(", ".join(str(client) for client in record.cohort))
         return table
-    columns = list(dict.fromkeys(key for reason in record["reasons"] for key in reason))
-    table = Table(*(column.replace("_", " ") for column in columns), title=title)
-    for reason in record["reasons"]:
+    columns = list(dict.fromkeys(key for reason in record.reasons for key in reason))
+    table = Table(*(escape(column.replace("_", " ")) for column in columns), title=title)
+    for reason in record.reasons:
         table.add_row(*(cell(reason.get(column)) for column in columns))
     return table
-
-
-def cell(value: Any) -> str:
-    """A value for a table."""
-    return "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
-
-
-def entropy_chart(run: RunFolder) -> alt.TopLevelMixin:
-    """Entropy of each cohort's pooled labels, beside what random cohorts of the same size would have had."""
-    facts = run.federation_facts()
-    if facts is None:
-        raise CheckpointError(f"{run.path}: federation.json is missing, so there is nothing to compare with")
-    counts = np.array(facts["label_counts"], np.int64)
-    records, classes = run.records(), counts.shape[1]
-    seed = run.experiment().seed
-    low, mean, high = _by_chance(counts, np.array(facts["participants"]), records, stream(seed, "chart"))
-    values = [
-        {"round": r["round"] + 1, "bits": r["cohort_entropy"], "low": low[i], "mean": mean[i], "high": high[i]}
-        for i, r in enumerate(records)
-    ]
-    base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1))
-    )
-    scale = alt.Scale(zero=False)
-    band = base.mark_area(opacity=0.25, color="#E69F00").encode(
-        y=alt.Y("low:Q", title="entropy of the cohort's pooled labels (bits)", scale=scale), y2="high:Q"
-    )
-    chance = base.mark_line(color="#E69F00", strokeDash=[6, 3]).encode(y="mean:Q")
-    line = base.mark_line(color="#0072B2", point=len(values) <= 60).encode(y="bits:Q")
-    lines = [
-        alt.Chart().mark_rule(color="#555", strokeDash=dash).encode(y=alt.datum(level))
-        for level, dash in ((log2(classes - 1), [4, 3]), (log2(classes), [1, 0]))
-    ]
-    title = alt.TitleParams(
-        f"How diverse the cohorts of {run.label} were",
-        subtitle=[
-            "blue: this run; orange: random cohorts of the same size (mean, and where 90 % of them lie)",
-            f"dashed: log2 {classes - 1}, above it all labels are there; solid: log2 {classes}, the most there can be",
-        ],
-    )
-    return alt.layer(band, chance, line, *lines).properties(width=640, height=300, title=title)
-
-
-def _by_chance(
-    counts: NDArray[np.int64], participants: NDArray[np.int64], records: list[Record], rng: np.random.Generator
-) -> NDArray[np.float64]:
-    """5 % quantile, mean and 95 % quantile of the entropy of random cohorts, for each round's cohort size."""
-    pool = participants[counts[participants].sum(axis=1) > 0]
-    known: dict[int, tuple[float, float, float]] = {}
-    for size in {len(record["cohort"]) for record in records}:
-        drawn = np.stack(
-            [counts[rng.choice(pool, min(size, len(pool)), replace=False)].sum(axis=0) for _ in range(DRAWS)]
-        )
-        bits = entropy_of_counts(drawn, base="bits")
-        known[size] = (float(np.quantile(bits, 0.05)), float(bits.mean()), float(np.quantile(bits, 0.95)))
-    return np.array([known[len(record["cohort"])] for record in records]).T

@@ -6,7 +6,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from numpy.typing import NDArray
 
 from entrofed.data.catalog import load
-from entrofed.data.federation import federate
+from entrofed.experiment.build import federate
 from entrofed.experiment.config import DataSection
 from entrofed.flower import LocalData
 from entrofed.models.networks import build

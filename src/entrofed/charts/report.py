@@ -1,4 +1,4 @@
-"""The charts that several sections draw: courses, ranked dots, heat maps, bars.
+"""The charts of the report: courses, ranked dots, heat maps, bars.
 
 Colours, fonts and backgrounds are not set here: the page has them for light and dark. ``chosen`` names the experiments
 that the reader has picked; they have a colour and a dash pattern each, all others are thin and grey.
@@ -18,12 +18,12 @@ QUIET, RULE, MAIN = "quiet", "guide", "main"
 WHOLE = alt.Axis(tickMinStep=1, labelExpr="datum.value % 1 ? '' : format(datum.value, 'd')")
 """An axis of rounds, of which there are no halves."""
 ROW = 22
-"""Pixels a row of a chart with one row for each experiment."""
+"""Pixels per row of a chart with one row for each experiment."""
 
 
 def course_chart(
     data: alt.NamedData,
-    figure: str,
+    metric: str,
     axis: str,
     form: str,
     *,
@@ -34,21 +34,21 @@ def course_chart(
 ) -> alt.TopLevelMixin:
     """A line for each experiment, or for some of them ``only``, with the range of its seeds.
 
-    ``dashed`` is a second figure, drawn dashed in the same colour; ``levels`` are fixed lines with their labels.
+    ``dashed`` is a second metric, drawn dashed in the same colour; ``levels`` are fixed lines with their labels.
     """
     x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
     y_scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False)
-    y = alt.Y(f"{figure}:Q", title=axis, axis=alt.Axis(format=form), scale=y_scale)
+    y = alt.Y(f"{metric}:Q", title=axis, axis=alt.Axis(format=form), scale=y_scale)
     color = alt.Color("slot:N", scale=alt.Scale(domain=list(range(SLOTS))), legend=None)
     dash = alt.StrokeDash("slot:N", scale=alt.Scale(domain=list(range(SLOTS)), range=DASHES), legend=None)
     tooltip = [
         alt.Tooltip("experiment:N", title="Experiment"),
         alt.Tooltip("round:Q", title="Round"),
-        alt.Tooltip(f"{figure}:Q", title=axis, format=form.replace(".0", ".2")),
+        alt.Tooltip(f"{metric}:Q", title=axis, format=form.replace(".0", ".2")),
     ]
     base = (
         alt.Chart(data)
-        .transform_filter(f"isValid(datum[{figure!r}])")
+        .transform_filter(f"isValid(datum[{metric!r}])")
         .transform_calculate(slot="indexof(chosen, datum.experiment)")
     )
     if only is not None:
@@ -59,7 +59,7 @@ def course_chart(
     layers: list[Any] = [
         others.mark_line(style=QUIET).encode(x=x, y=y, detail="experiment:N", tooltip=tooltip[:1]),
         picked.mark_area(opacity=0.14).encode(
-            x=x, y=alt.Y(f"{figure}_low:Q", scale=y_scale), y2=f"{figure}_high:Q", color=color
+            x=x, y=alt.Y(f"{metric}_low:Q", scale=y_scale), y2=f"{metric}_high:Q", color=color
         ),
         line.encode(strokeDash=dash) if dashed is None else line,
         picked.mark_point(size=40, opacity=0, filled=True).encode(x=x, y=y, color=color, tooltip=tooltip),
@@ -168,9 +168,46 @@ def heat_chart(
     tooltip: Sequence[alt.Tooltip],
     height: int,
 ) -> alt.Chart:
-    """Rectangles coloured by a figure; where there is no value, the background shows."""
+    """Rectangles coloured by a number; where there is no value, the background shows."""
     chart: alt.Chart = (
         alt.Chart(data, height=height).mark_rect(clip=True).encode(x=x, y=y, color=color, tooltip=list(tooltip))
+    )
+    return chart
+
+
+def peers_chart(data: alt.NamedData) -> alt.TopLevelMixin:
+    """A thin line for the ``accuracy`` of each ``node``, and a thick one for their mean."""
+    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
+    y = alt.Y("accuracy:Q", title="Accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+    each = alt.Chart(data).mark_line(style=QUIET).encode(x=x, y=y, detail="node:N", tooltip=[alt.Tooltip("node:N")])
+    mean = alt.Chart(data).mark_line(style=MAIN, strokeWidth=2.5).encode(x=x, y=alt.Y("mean(accuracy):Q"))
+    return alt.layer(each, mean, height=300)
+
+
+def participation_chart(data: alt.NamedData, *, by_client: bool) -> alt.Chart:
+    """Bars of ``times`` by ``client``; or, of many clients, of how many ``clients`` were chosen so many ``times``."""
+    if by_client:
+        x = alt.X("client:O", sort=None, title="Client", axis=alt.Axis(labelOverlap=True, labelAngle=0, ticks=False))
+        y = alt.Y("times:Q", title="Times chosen", axis=alt.Axis(tickMinStep=1))
+    else:
+        x = alt.X("times:O", title="Times chosen", axis=alt.Axis(labelOverlap=True, labelAngle=0))
+        y = alt.Y("clients:Q", title="Clients", axis=alt.Axis(tickMinStep=1))
+    bars = alt.Chart(data, height=220).mark_bar(style=MAIN)
+    chart: alt.Chart = bars.encode(x=x, y=y, tooltip=[x.shorthand, y.shorthand])
+    return chart
+
+
+def refusals_chart(data: alt.NamedData, kinds: Sequence[str]) -> alt.Chart:
+    """Areas of ``updates`` of each ``kind`` over the rounds."""
+    chart: alt.Chart = (
+        alt.Chart(data, height=200)
+        .mark_area(interpolate="step")
+        .encode(
+            x=alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False)),
+            y=alt.Y("updates:Q", title="Updates"),
+            color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(kinds))),
+            tooltip=["kind:N"],
+        )
     )
     return chart
 

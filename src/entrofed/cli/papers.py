@@ -1,0 +1,136 @@
+"""The papers' tables: ``entrofed papers`` and ``entrofed reproduce``."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+from rich.markup import escape
+
+from entrofed.cli import console as terminal
+from entrofed.cli.console import RUNS, DataDir, Out, raise_failed
+from entrofed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from entrofed.papers.reproduce import Planned
+
+reproduce_app = App(name="reproduce", help="Play the papers' tables, and see how ours compare.")
+
+PAPER_RUNS = RUNS / "papers"
+RESULTS = Path("docs/results")
+
+
+def papers(table: str | None = None) -> None:
+    """The papers' tables: which there are, or what one of them reports (``entrofed papers fedentopt/table1``)."""
+    from entrofed.cli.tables.papers import list_of_tables, reported_tables
+
+    for shown in [list_of_tables()] if table is None else reported_tables(table):
+        terminal.console.print(shown)
+
+
+@reproduce_app.command(name="list")
+def reproduce_list(*, data_dir: DataDir = None) -> None:
+    """List every cell of every table that can be played, and which lack their data."""
+    from entrofed.cli.tables.papers import cells_table
+
+    terminal.console.print(cells_table(data_dir))
+
+
+@reproduce_app.default
+def reproduce(
+    tables: Annotated[list[str], Parameter(negative="")],
+    *,
+    cell: Annotated[list[str] | None, Parameter(help="Only these cells of the table.", negative="")] = None,
+    column: Annotated[list[str] | None, Parameter(help="Only these columns.", negative="")] = None,
+    rounds: Annotated[int | None, Parameter(help="Instead of the paper's.")] = None,
+    seeds: int | None = None,
+    budget: Annotated[
+        str | None, Parameter(help="Time to spend, such as 30min: rounds and seeds are cut until it fits.")
+    ] = None,
+    dry_run: Annotated[bool, Parameter(help="Say what would be run, and stop.", negative="")] = False,
+    out: Out = PAPER_RUNS,
+    data_dir: DataDir = None,
+) -> None:
+    """Play tables such as ``fedentopt/table1`` and compare with the paper; goes on where it was stopped."""
+    from entrofed.cli.progress import play_all
+    from entrofed.papers import reproduce as planning
+
+    for name, value in (("rounds", rounds), ("seeds", seeds)):
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    wanted = [part for table in tables for part in planning.select(table, cell or (), column or ())]
+    wanted = list({part.path: part for part in wanted}.values())
+    selections = []
+    for part in wanted:
+        missing = planning.missing_data(part, data_dir)
+        for words in missing.values():
+            terminal.console.print(f"[yellow]{escape(words)}[/yellow]", soft_wrap=True)
+        selections.append(part.without(missing))
+    if not any(part.cells for part in selections):
+        raise ConfigError("none of these cells can be run: the data of all is missing; see 'entrofed data list'")
+    asked = seeds or planning.SEEDS
+    if budget is None:
+        runs = [planned for part in selections for planned in part.plan(out, rounds, asked)]
+    else:
+        runs, fits = planning.shorten(selections, out, rounds, asked, planning.seconds_of(budget), data_dir)
+        terminal.console.print(planning.fit_words(fits, asked, budget), highlight=False)
+    left = [planned for planned in runs if not planned.done]
+    terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
+    if dry_run:
+        for planned in left:
+            terminal.console.print(f"{planned.folder.path}: {planned.experiment.rounds} rounds", highlight=False)
+        return
+    failed = play_all(
+        [(planned.experiment, planned.folder) for planned in left],
+        terminal.console,
+        data_dir,
+        resume=True,
+        keep_going=True,
+    )
+    _show_verdicts(runs)
+    terminal.console.print(f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]")
+    raise_failed(failed, len(left))
+
+
+def _show_verdicts(runs: "list[Planned]") -> None:
+    from entrofed.cli.tables.papers import verdict_tables
+
+    results = [planned.result() for planned in runs if planned.done]
+    for path in dict.fromkeys(planned.table for planned in runs):
+        for table in verdict_tables(path, results):
+            terminal.console.print(table)
+
+
+@reproduce_app.command(name="collect")
+def reproduce_collect(
+    *,
+    out: Out = PAPER_RUNS,
+    results: Annotated[Path, Parameter(help="Where the Parquet files lie, one for each table.")] = RESULTS,
+) -> None:
+    """Gather finished runs into small Parquet files, beside what they hold already."""
+    from entrofed.papers.reproduce import finished
+    from entrofed.papers.results import store
+
+    found = finished(out)
+    if not found:
+        raise ConfigError(
+            f"{out}: there is no finished run of a paper's table here; play one with 'entrofed reproduce'"
+        )
+    for path in store(found, results):
+        terminal.console.print(f"{path}: {path.stat().st_size / 1e3:.0f} kB", highlight=False)
+
+
+@reproduce_app.command(name="page")
+def reproduce_page(
+    *,
+    results: Annotated[Path, Parameter(help="Where the Parquet files lie.")] = RESULTS,
+    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("docs/results.md"),
+) -> None:
+    """Write the page of results from the Parquet files."""
+    from entrofed.papers.page import write_page
+    from entrofed.papers.results import read_all
+
+    found = read_all(results)
+    if not found:
+        raise ConfigError(f"{results}: there are no results here; 'entrofed reproduce collect' gathers them")
+    for path in write_page(found, output):
+        terminal.console.print(str(path), highlight=False, markup=False)

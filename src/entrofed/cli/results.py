@@ -1,0 +1,134 @@
+"""Commands that look at runs: ``ls``, ``show``, ``compare``, ``report``, ``export``. None builds a part of a run."""
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from entrofed.cli import console as terminal
+from entrofed.cli.console import RUNS
+from entrofed.errors import ConfigError
+
+
+def ls(folder: Path = RUNS) -> None:
+    """List the runs below a folder."""
+    from entrofed.cli.tables.runs import runs_table
+
+    terminal.console.print(runs_table(folder))
+
+
+def show(
+    run: Path,
+    *,
+    selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
+    weights: Annotated[bool, Parameter(help="How much each client counted, and why.", negative="")] = False,
+    peers: Annotated[bool, Parameter(help="How each node of a topology did.", negative="")] = False,
+    plot: Annotated[
+        Path | None,
+        Parameter(help="Draw the cohorts' entropy (with --weights or --peers: the weights) as .png or .svg."),
+    ] = None,
+) -> None:
+    """Show a run: its setting, its course, its outcome."""
+    from entrofed.cli.tables.peers import peers_tables
+    from entrofed.cli.tables.runs import show_run
+    from entrofed.cli.tables.selection import selection_tables
+    from entrofed.cli.tables.weights import weights_tables
+    from entrofed.experiment.run_folder import find_runs
+
+    folders = find_runs([run])
+    if not folders:
+        raise ConfigError(f"{run}: there is no run here")
+    if plot is not None and len(folders) > 1:
+        raise ConfigError(f"{run}: there are {len(folders)} runs here; --plot draws one, such as {folders[0].path}")
+    asked = ((selection, selection_tables), (weights, weights_tables), (peers, peers_tables))
+    for folder in folders:
+        show_run(folder, terminal.console)
+        for wanted, tables in asked:
+            for table in tables(folder) if wanted else ():
+                terminal.console.print(table)
+    if plot is not None:
+        from entrofed.charts.cohort_entropy import entropy_chart
+        from entrofed.charts.mixing import mixing_chart
+        from entrofed.charts.save import save_chart
+        from entrofed.charts.weights import weights_chart
+
+        draw = mixing_chart if peers else weights_chart if weights else entropy_chart
+        save_chart(draw(folders[0]), plot)
+        terminal.console.print(f"Picture: {plot}", highlight=False, markup=False)
+
+
+def compare(
+    runs: Annotated[list[Path], Parameter(negative="")],
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
+    as_md: Annotated[bool, Parameter(name="--md", negative="")] = False,
+    against: Annotated[
+        str | None, Parameter(help="Also test each experiment against the one of this name, paired by seed.")
+    ] = None,
+) -> None:
+    """Compare experiments: mean and spread over their seeds."""
+    from entrofed.cli.tables.comparison import comparison_table, paired_table
+    from entrofed.suite.compare import comparison, csv_text, markdown_text, paired_rows
+
+    rows = comparison(runs)
+    if as_json:
+        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+    elif as_csv:
+        sys.stdout.write(csv_text(rows))
+    elif as_md:
+        sys.stdout.write(markdown_text(rows))
+    else:
+        terminal.console.print(comparison_table(rows))
+        if against is not None:
+            terminal.console.print(paired_table(paired_rows(runs, against)))
+
+
+def report(
+    runs: Annotated[list[Path], Parameter(negative="")],
+    *,
+    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
+    title: str | None = None,
+    live: Annotated[
+        bool, Parameter(help="Rewrite the page as rounds finish; it refreshes itself.", negative="")
+    ] = False,
+    every: Annotated[float, Parameter(help="Seconds between looks, with --live.")] = 5.0,
+) -> None:
+    """Write one self-contained page about runs: courses, weights, cohorts, partition, costs, configuration."""
+    from entrofed.experiment.run_folder import find_runs
+    from entrofed.report import live as watch
+    from entrofed.report import write_report
+
+    if live:
+        if every <= 0:
+            raise ConfigError(f"--every {every}: must be above 0 seconds")
+        terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
+        watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title)
+    else:
+        write_report(find_runs(runs), output, title=title)
+    terminal.console.print(f"Report: {output} ({output.stat().st_size / 1e6:.1f} MB)", highlight=False)
+
+
+def export(
+    runs: Annotated[list[Path], Parameter(negative="")],
+    *,
+    to: Annotated[str, Parameter(help="csv, parquet, tensorboard, mlflow or wandb (offline).")] = "parquet",
+    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("export"),
+) -> None:
+    """Write the metrics of runs for other programs."""
+    from entrofed.experiment.run_folder import find_runs
+    from entrofed.export import export as write
+
+    told = logging.StreamHandler()  # what was left alone, what was replaced
+    logger = logging.getLogger("entrofed")
+    logger.addHandler(told)
+    logger.setLevel(logging.INFO)
+    try:
+        paths = write(find_runs(runs), output, to)
+    finally:
+        logger.removeHandler(told)
+    for path in paths:
+        terminal.console.print(str(path), highlight=False, markup=False)

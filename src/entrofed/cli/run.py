@@ -1,0 +1,100 @@
+"""Commands that run an experiment file, or check it: ``run``, ``resume``, ``validate``."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from entrofed.cli import console as terminal
+from entrofed.cli.console import RUNS, DataDir, Out, Overrides
+from entrofed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from entrofed.experiment.build import Setup
+
+
+def run(
+    file: Path,
+    *,
+    overrides: Overrides = None,
+    seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
+    backend: Annotated[
+        str | None, Parameter(help="Where clients train: inline, processes, ray or flower; as engine.backend.")
+    ] = None,
+    resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Delete runs of the same name and seed first.", negative="")] = False,
+    out: Out = RUNS,
+    data_dir: DataDir = None,
+) -> None:
+    """Run an experiment file."""
+    from entrofed.cli.progress import play_all
+    from entrofed.experiment.config import parse, read
+    from entrofed.experiment.run_folder import RunFolder
+
+    if resume and overwrite:
+        raise ConfigError("--resume continues a run and --overwrite deletes it: choose one")
+    if seeds is not None and seeds < 1:
+        raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+    first = read(file, [*(overrides or ()), *([] if backend is None else [f"engine.backend={backend}"])])
+    wanted = range(first.seed, first.seed + (seeds or 1))
+    experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
+    folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
+    for folder in folders:
+        if overwrite and folder.exists():
+            shutil.rmtree(folder.path)
+    play_all(list(zip(experiments, folders, strict=True)), terminal.console, data_dir, resume=resume)
+    terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
+
+
+def resume(run: Path, *, data_dir: DataDir = None) -> None:
+    """Continue a run, or all runs below a folder, from the last checkpoint."""
+    from entrofed.cli.progress import play_all
+    from entrofed.experiment.run_folder import find_runs
+
+    folders = find_runs([run])
+    if not folders:
+        raise ConfigError(f"{run}: there is no run here to resume")
+    play_all([(folder.experiment(), folder) for folder in folders], terminal.console, data_dir, resume=True)
+
+
+def validate(
+    file: Path,
+    *,
+    overrides: Overrides = None,
+    plot: Annotated[
+        Path | None, Parameter(help="Draw who holds what, or who talks to whom, as .png, .svg or .json.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Check an experiment file without running it, and show what it resolves to."""
+    from entrofed.cli.tables.data import federation_table, network_words
+    from entrofed.experiment.build import prepare
+    from entrofed.experiment.config import read, to_toml
+
+    experiment = read(file, overrides or ())
+    terminal.console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
+    setup = prepare(experiment, data_dir)
+    terminal.console.print(federation_table(experiment, setup.federation))
+    terminal.console.print(
+        f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB per model"
+    )
+    if setup.network is not None:
+        terminal.console.print(network_words(setup.network))
+    if plot is not None:
+        _draw(setup, plot)
+        terminal.console.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
+    terminal.console.print("[green]valid[/green]")
+
+
+def _draw(setup: "Setup", path: Path) -> None:
+    """A picture of who holds what; where there is no server, of who talks to whom."""
+    from entrofed.charts.partition import partition_chart
+    from entrofed.charts.save import save_chart
+    from entrofed.charts.topology import topology_chart
+
+    federation = setup.federation
+    if setup.network is None:
+        save_chart(partition_chart(federation.label_counts, federation.data.classes), path)
+    else:
+        save_chart(topology_chart(setup.network.graph, federation.label_counts, "Who talks to whom"), path)

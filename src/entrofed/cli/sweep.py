@@ -1,0 +1,85 @@
+"""``entrofed sweep``: many settings of one experiment file."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from entrofed.cli import console as terminal
+from entrofed.cli.console import RUNS, DataDir, Out, Overrides, raise_failed
+from entrofed.errors import ConfigError
+
+
+def sweep(
+    file: Path,
+    *,
+    grid: Annotated[
+        list[str] | None, Parameter(help="Values to combine, such as data.alpha=0.1,0.3,1; give it again.", negative="")
+    ] = None,
+    tune: Annotated[
+        list[str] | None,
+        Parameter(help="What to search, such as 'method.lr=0.001..0.1 log' or method.epochs=1..10.", negative=""),
+    ] = None,
+    trials: Annotated[int, Parameter(help="How many settings --tune tries.")] = 20,
+    metric: Annotated[str, Parameter(help="What --tune maximizes.")] = "accuracy_id_last_10",
+    overrides: Overrides = None,
+    seeds: Annotated[int, Parameter(help="Seeds for each setting, counting up from the file's.")] = 1,
+    out: Out = RUNS,
+    data_dir: DataDir = None,
+) -> None:
+    """Run an experiment file with every combination of settings, or search for good ones; resumes by itself."""
+    from entrofed.cli.progress import play_all
+    from entrofed.cli.tables.comparison import comparison_table
+    from entrofed.experiment.runner import is_finished
+    from entrofed.suite.compare import comparison
+    from entrofed.suite.sweep import grid as combinations
+    from entrofed.suite.sweep import plan
+
+    if bool(grid) == bool(tune):
+        raise ConfigError("give --grid for every combination of values, or --tune to search; one of the two")
+    for name, value in (("seeds", seeds), ("trials", trials)):
+        if value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    if tune:
+        _tune(file, overrides or [], tune, trials, seeds, metric, out, data_dir)
+        return
+    runs = plan(file, overrides or [], combinations(grid or []), seeds, out)
+    left = [(experiment, folder) for experiment, folder in runs if not is_finished(experiment, folder)]
+    terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
+    failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True)
+    done = [folder.path for _, folder in runs if folder.exists() and folder.summary() is not None]
+    if done:
+        terminal.console.print(comparison_table(comparison(done)))
+    raise_failed(failed, len(left))
+
+
+def _tune(
+    file: Path,
+    overrides: list[str],
+    options: list[str],
+    trials: int,
+    seeds: int,
+    metric: str,
+    out: Path,
+    data_dir: Path | None,
+) -> None:
+    from entrofed.cli.progress import play_all
+    from entrofed.suite.tune import search, setting_of
+
+    found = search(
+        file,
+        overrides,
+        options,
+        trials=trials,
+        seeds=seeds,
+        metric=metric,
+        out=out,
+        play=lambda runs: play_all(runs, terminal.console, data_dir, resume=True),
+    )
+    shown = Table(*found[0].params, metric, title=f"{len(found)} trials, the best ten first")
+    for trial in found[:10]:
+        shown.add_row(*setting_of(trial.params).values(), f"{trial.value:.4f}")
+    terminal.console.print(shown)
+    best = " ".join(f"--set {key}={value}" for key, value in setting_of(found[0].params).items())
+    terminal.console.print(f"Next: entrofed run {file} {best} --seeds 3", highlight=False, soft_wrap=True)

@@ -1,0 +1,71 @@
+"""Datasets and who holds what: what ``entrofed data`` and ``entrofed validate`` print."""
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from entrofed.core.graphs import components
+from entrofed.core.job import Network
+from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.data.federation import Federation
+from entrofed.data.fetch import verify
+from entrofed.errors import DataError
+from entrofed.experiment.config import Experiment
+
+
+def data_table(directory: Path | None) -> Table:
+    """Every dataset, and whether it is here."""
+    root = data_directory(directory)
+    table = Table("dataset", "samples", "classes", "shape", "here", "what it is")
+    table.caption = f"data directory: {escape(str(root))}"
+    table.columns[0].no_wrap = True
+    for name, entry in CATALOG.items():
+        table.add_row(
+            name,
+            f"{entry.samples:,}",
+            str(entry.classes),
+            "x".join(str(side) for side in entry.shape),
+            "yes" if entry.here(root) else "no",
+            entry.description,
+        )
+    return table
+
+
+def verify_data(name: str | None, directory: Path | None, console: Console) -> None:
+    """Print the state of each file; a damaged file, or a named dataset that is incomplete, is an error."""
+    bad: list[str] = []
+    for dataset in [name] if name else CATALOG:
+        for status in verify(dataset, data_directory(directory)):
+            line = f"{dataset}  {status.path}  {status.state}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
+            if status.state == "damaged" or (name and status.state == "missing"):
+                bad.append(str(status.path))
+    if bad:
+        raise DataError(f"not intact: {', '.join(bad)}; get them anew with 'entrofed data fetch'")
+
+
+def federation_table(experiment: Experiment, federation: Federation) -> Table:
+    """How a partition came out."""
+    sizes, classes = federation.sizes, (federation.label_counts > 0).sum(axis=1)
+    table = Table("clients", "taking part", "cohort", "samples (min, mean, max)", "classes (min, mean, max)")
+    table.add_row(
+        str(len(sizes)),
+        str(len(federation.participants)),
+        str(experiment.method.cohort_size(len(federation.participants))),
+        f"{sizes.min()}, {sizes.mean():.1f}, {sizes.max()}",
+        f"{classes.min()}, {classes.mean():.2f}, {classes.max()}",
+    )
+    return table
+
+
+def network_words(network: Network) -> str:
+    """A topology in a line."""
+    graph, parts = network.graph, components(network.graph)
+    degrees = [degree for _, degree in graph.degree]
+    connected = "connected" if len(parts) == 1 else f"{len(parts)} parts that never hear of each other"
+    return (
+        f"{len(graph)} peers, {graph.number_of_edges()} edges ({min(degrees)} to {max(degrees)} a peer), {connected}; "
+        "every peer trains in every round"
+    )

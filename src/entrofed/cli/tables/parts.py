@@ -1,0 +1,32 @@
+"""What methods are made of: what ``entrofed parts`` prints."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from rich.table import Table
+
+from entrofed.registry import PART_KINDS, known
+
+
+def parts_tables() -> Iterator[Table]:
+    """Every method, part and model with defaults and references."""
+    methods = Table("method", *PART_KINDS, title="methods: any part of a recipe can be replaced")
+    for name, recipe in known("method").items():
+        made = recipe()
+        methods.add_row(name, *(getattr(made, kind).name for kind in PART_KINDS))
+    yield methods
+    for kind in PART_KINDS:
+        table = Table(kind, "what it does", "defaults", "reference")
+        for name, part in known(kind).items():
+            defaults = ", ".join(f"{f.name} = {f.default!r}" for f in fields(part))  # type: ignore[arg-type]
+            table.add_row(name, _first_line(part), defaults, getattr(part, "reference", ""))
+        yield table
+    models = Table("model", "what it is")
+    for name, model in known("model").items():
+        models.add_row(name, _first_line(getattr(model, "func", model)))
+    yield models
+
+
+def _first_line(thing: Any) -> str:
+    return (getattr(thing, "__doc__", "") or "").split("\n")[0]

@@ -1,0 +1,354 @@
+"""The kinds of parts that a method is made of: selector, weigher, objective, server rule; and facts that clients tell.
+
+A part is a frozen dataclass of hyperparameters with a ``name``; state passes in and out. The task of training stands
+here, too, because parts look at it; all other tasks are in :mod:`entrofed.core.tasks`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from entrofed.core.params import Floats, Layout, Params
+from entrofed.core.types import (
+    ClientData,
+    ClientTable,
+    Context,
+    PartState,
+    Selection,
+    Training,
+    Update,
+    Weighing,
+    Weights,
+)
+from entrofed.errors import ConfigError
+
+VALIDATION, ALL_CLIENTS = "validation", "all_clients"
+"""What a part may need of the server: a validation set; to see all clients, as no peer does."""
+
+Given = Mapping[str, torch.Tensor]
+"""What a loss depends on besides the model and the batch."""
+
+Build = Callable[[], torch.nn.Module]
+
+
+class ModelRuntime(Protocol):
+    """The model that a client works with, for facts and objectives."""
+
+    layout: Layout
+    module: torch.nn.Module
+
+    def load(self, params: Params) -> None:
+        """Fill the model with a state."""
+        ...
+
+    def frozen(self, role: str, params: Params) -> torch.nn.Module:
+        """Another model with this state, in evaluation mode, to compare with; one per role, reused."""
+        ...
+
+    def predictions(self, data: ClientData) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Logits and labels, batch by batch, in evaluation mode and without gradients."""
+        ...
+
+
+class Fact(Protocol):
+    """One thing that a client tells besides its trained model: what it is, when it leaves, what it reveals.
+
+    ``when``: ``once``, before the first round; ``before_round``, of the candidates of a round, measured on the model
+    that the round starts from; ``with_update``, along with the trained model, and measured on it.
+    """
+
+    name: ClassVar[str]
+    when: ClassVar[Literal["once", "before_round", "with_update"]]
+    reveals: ClassVar[str]
+    """In words, as a report says it."""
+
+    def measure(self, data: ClientData, model: ModelRuntime) -> NDArray[Any]:
+        """What the client tells."""
+        ...
+
+    def problem(self, value: Any, classes: int) -> str | None:
+        """What is wrong with what a client told, or None."""
+        ...
+
+
+class LabelFact(Fact):
+    """A fact about labels alone: it leaves once, and is made of the label counts that the client lets out."""
+
+    when: ClassVar[Literal["once", "before_round", "with_update"]] = "once"
+
+    @abstractmethod
+    def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is made of the label counts."""
+
+    def measure(self, data: ClientData, model: ModelRuntime | None) -> NDArray[np.float64]:
+        """From the counts that were released, noised as they may be."""
+        counts = data.label_counts.astype(np.float64) if data.released is None else data.released
+        return self.of_counts(counts)
+
+
+class Part(Protocol):
+    """A frozen dataclass of hyperparameters with a name and, where one exists, a reference."""
+
+    name: ClassVar[str]
+    reference: ClassVar[str] = ""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """What clients must tell for it, besides trained models and their numbers of examples."""
+        return ()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What it needs of the server: :data:`VALIDATION`, :data:`ALL_CLIENTS`."""
+        return frozenset()
+
+
+class Wrapper(Part, Protocol):
+    """A part around another one of its kind: it asks for whatever that asks for."""
+
+    @property
+    @abstractmethod
+    def wrapped(self) -> Part:
+        """The other part."""
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """The other part's."""
+        return self.wrapped.facts
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The other part's."""
+        return self.wrapped.needs
+
+
+class Selector(Part, Protocol):
+    """Chooses the cohort of a round."""
+
+    def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
+        """What is remembered before the first round."""
+        return {}
+
+    def candidates(
+        self, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> NDArray[np.int64]:
+        """Whom to ask for facts before the round; everybody who is there, unless the part says otherwise."""
+        return among
+
+    def select(
+        self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
+    ) -> Selection:
+        """Different clients out of ``among``; as a rule ``size`` of them."""
+        ...
+
+    def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
+        """What is remembered once the cohort has answered; ``params`` is the model it started from."""
+        return state
+
+
+@runtime_checkable
+class Weigher(Part, Protocol):
+    """Says how much each update counts. Sees the whole cohort at once."""
+
+    def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
+        """A weight for each update."""
+        ...
+
+
+@dataclass(frozen=True)
+class Correction:
+    """A vector, for all trainable parameters in a row, that is added to every gradient of a client.
+
+    ``outside``: not to the gradient, but, times the learning rate, to what is subtracted from the parameters; so
+    neither momentum nor weight decay see it.
+    """
+
+    values: Floats
+    outside: bool = False
+
+
+class ClientRule(Part, Protocol):
+    """What a server rule asks of clients while they train."""
+
+    sends: ClassVar[str] = ""
+    """What clients send for it along with the model, in words."""
+
+    def correction(self, task: "TrainTask") -> Correction | None:
+        """A vector that steers every step."""
+        return None
+
+    def max_steps(self, task: "TrainTask") -> int | None:
+        """The most steps it makes, if not all of its epochs."""
+        return None
+
+    def report(self, task: "TrainTask", update: Update) -> Update:
+        """The update with what else the server must know of it, and what the client keeps."""
+        return update
+
+
+class ServerRule(Part, Protocol):
+    """Makes the next model from the weighted updates."""
+
+    replaces_network: ClassVar[bool] = False
+    """Whether :meth:`network` is another than the experiment's."""
+
+    @property
+    def client(self) -> ClientRule | None:
+        """What clients do for it; None if they train as for any other."""
+        return None
+
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
+        """What is remembered before the first round."""
+        return {}
+
+    def broadcast(self, state: PartState) -> PartState:
+        """What goes to the clients besides the model."""
+        return {}
+
+    def apply(
+        self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
+    ) -> tuple[Params, PartState]:
+        """The next model and what to remember."""
+        ...
+
+    def network(self, build: Build) -> Build:
+        """The network that is trained, from how the experiment's is built."""
+        return build
+
+    def check(self, method: "Method", training: Training) -> None:
+        """Raise a ConfigError if the rule cannot go with the other parts, or with how clients train."""
+        return
+
+
+@runtime_checkable
+class Objective(Part, Protocol):
+    """What a client minimizes on a batch."""
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Names of the terms of the loss, if it returns several to be reported apart."""
+        return ()
+
+    @property
+    def pull(self) -> float:
+        """How strongly parameters are drawn to where they started: this times the distance is added to gradients."""
+        return 0.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether any client that trains a classifier minimizes just this."""
+        return False
+
+    def check(self, model: torch.nn.Module) -> None:
+        """Raise a ConfigError if the objective cannot train such a model."""
+        return
+
+    def begin(self, task: "TrainTask", data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
+        """Called once for each client and round; what it returns is called with the inputs of each batch."""
+        return lambda x: {}
+
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean loss of the batch, a scalar to differentiate; or its ``terms``, whose sum is differentiated."""
+        ...
+
+    def remember(self, task: "TrainTask", update: Update) -> PartState:
+        """What the client keeps for its next participation."""
+        return {}
+
+
+class Task(Protocol):
+    """A pure function of its fields and of the data and model at hand where it is done."""
+
+    arrays: ClassVar[tuple[str, ...]]
+    """The fields that hold arrays or models, alone, in mappings or in tuples."""
+    near: ClassVar[bool] = False
+    """It moves more than it computes: it is done where its arrays are."""
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over: a backend starts with the longest."""
+        ...
+
+
+@dataclass(frozen=True)
+class TrainTask(Task):
+    """Train on one client's data, starting from ``params``."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("params", "broadcast", "client_state", "limits")
+
+    client: int
+    round: int
+    seed: int
+    params: Params
+    objective: Objective
+    training: Training
+    cost: int = 0
+    client_state: PartState = field(default_factory=dict)
+    purpose: str = "train"
+    """Names the stream of the client's draws."""
+    facts: tuple[Fact, ...] = ()
+    """What to tell along with the model."""
+    limits: NDArray[np.int64] | None = None
+    """Examples of each class to train on, if not all; which ones is drawn once per run."""
+    rule: ClientRule | None = None
+    broadcast: PartState = field(default_factory=dict)
+    """What the server rule sends along with the model."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A recipe: which parts together make an algorithm."""
+
+    selector: Selector
+    weigher: Weigher
+    objective: Objective
+    server: ServerRule
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All four."""
+        return self.selector, self.weigher, self.objective, self.server
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the parts need of the server."""
+        return frozenset().union(*(part.needs for part in self.parts))
+
+    @cached_property
+    def facts(self) -> tuple[Fact, ...]:
+        """What clients must tell, each fact once."""
+        found: dict[str, Fact] = {}
+        for part in self.parts:
+            for fact in part.facts:
+                if found.setdefault(fact.name, fact) != fact:
+                    ways = f"{found[fact.name]} and {fact}"
+                    raise ConfigError(f"two parts of the method ask for {fact.name!r} in different ways: {ways}")
+        return tuple(found.values())
+
+    def facts_told(self, when: str) -> tuple[Fact, ...]:
+        """The facts that leave at that time."""
+        return tuple(fact for fact in self.facts if fact.when == when)
+
+    def has_fact(self, name: str) -> bool:
+        """Whether clients must tell it."""
+        return any(fact.name == name for fact in self.facts)
+
+
+class Named(Protocol):
+    """Whatever is registered under a name: parts, facts."""
+
+    name: ClassVar[str]
+
+
+N = TypeVar("N", bound=Named)
+
+
+def by_name(*parts: type[N]) -> dict[str, type[N]]:
+    """The classes by their names, in this order."""
+    return {part.name: part for part in parts}

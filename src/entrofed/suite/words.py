@@ -1,0 +1,36 @@
+"""How runs are named and spoken of, wherever they are."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+
+def file_name(label: str) -> str:
+    """A label as part of a path.
+
+    >>> file_name("Convex hull")
+    'Convex-hull'
+    """
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", label)
+
+
+def rounds_words(number: int) -> str:
+    """A number of rounds.
+
+    >>> rounds_words(1), rounds_words(2)
+    ('1 round', '2 rounds')
+    """
+    return f"{number} round{'s' * (number != 1)}"
+
+
+def privacy_words(summary: Mapping[str, Any]) -> str:
+    """What the clients paid for their label counts; empty if nothing was noised.
+
+    >>> spent = {"epsilon": 0.5, "neighbours": "add_remove", "mechanism": "Laplace (OpenDP)", "scale": 2.0}
+    >>> privacy_words({"privacy": spent})
+    'privacy: each client spent epsilon 0.5 once on its label counts (add_remove neighbours, Laplace (OpenDP), scale 2)'
+    """
+    if not (spent := summary.get("privacy")):
+        return ""
+    how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
+    return f"privacy: each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})"
