@@ -5,6 +5,7 @@ Decentralized Federated Learning", phases 2 and 3, equations 11 to 14.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,6 +23,8 @@ FLOOR = 1e-12
 """Least probability of a label; a label that a client lacks would make its divergence infinite."""
 NONE = 1e-12
 """Divergences that sum to less are no divergence at all."""
+REMEMBERED = 1 << 14
+"""Mixtures that are kept as read: in a run the same come again in every round, and at every neighbour."""
 
 
 def pooled_divergences(
@@ -58,18 +61,18 @@ def pooled_divergences(
         counts = [_counts(summary, classes, f"summary {k}") for k, summary in enumerate(summaries)]
         sizes = np.array([row.sum() for row in counts])
     else:
-        mixtures = [_mixture(summary, classes, f"summary {k}") for k, summary in enumerate(summaries)]
-        sizes = np.array([mixture.size for mixture in mixtures])
+        read = [_mixture(summary, classes, f"summary {k}") for k, summary in enumerate(summaries)]
+        sizes = np.array([mixture.size for mixture, _ in read])
     divergences, some = np.zeros(len(sizes)), sizes.nonzero()[0].tolist()
     if not some:
         return divergences, sizes
 
     if mode == "authors":
         seen = np.arange(classes) if labels is None else _indices("labels", labels, classes)
-        pooled, parts = pool_as_authors([mixtures[k] for k in some], seen)
+        pooled, parts = pool_as_authors([read[k][0] for k in some], seen)
         divergences[some] = (pooled * np.log2((pooled + 0.01) / (parts + 0.01))).sum(axis=1)
     else:
-        rows = [counts[k] / sizes[k] if mode == "histogram" else pmf(mixtures[k], np.arange(classes)) for k in some]
+        rows = [counts[k] / sizes[k] if mode == "histogram" else read[k][1] for k in some]
         pooled, parts = pool(np.array(rows), sizes[some], 0.0 if mode == "paper" else smoothing)
         divergences[some] = kl(pooled, parts)
     return divergences, sizes
@@ -184,17 +187,25 @@ def pool_as_authors(mixtures: Sequence[Mixture], labels: Labels) -> tuple[Floats
     return parts.sum(axis=0), np.round(parts, 4)
 
 
-def _mixture(summary: NDArray[Any], classes: int, name: str) -> Mixture:
+def _mixture(summary: NDArray[Any], classes: int, name: str) -> tuple[Mixture, Floats]:
+    """The mixture that a client has sent, and its :func:`pmf` over the classes."""
     if np.array_equal(summary, [0.0]):
-        return Mixture(0.0, np.ones(1), np.zeros(1), np.ones(1))
+        return Mixture(0.0, np.ones(1), np.zeros(1), np.ones(1)), np.zeros(classes)
+    if summary.dtype.kind not in "biuf":
+        raise DataError(f"{name}: a mixture must be a vector of numbers, but it holds something else")
     try:
-        mixture = Mixture.from_vector(summary)
+        return _read(summary.tobytes(), summary.dtype.str, summary.shape, classes)
     except DataError as error:
         raise DataError(f"{name}: {error}") from None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read(stored: bytes, dtype: str, shape: tuple[int, ...], classes: int) -> tuple[Mixture, Floats]:
+    mixture = Mixture.from_vector(np.frombuffer(stored, dtype).reshape(shape))
     if mixture.means.min() < -1e-6 or mixture.means.max() > classes - 1 + 1e-6:
         found = mixture.means.tolist()
-        raise DataError(f"{name}: the means are {found}, but a mean of labels must be from 0 to {classes - 1}")
-    return mixture
+        raise DataError(f"the means are {found}, but a mean of labels must be from 0 to {classes - 1}")
+    return mixture, pmf(mixture, np.arange(classes))
 
 
 def _counts(summary: NDArray[Any], classes: int, name: str) -> Floats:
