@@ -5,10 +5,18 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pytest
 
-from entrofed import registry
+from entrofed.backends import BACKENDS, InlineBackend, backend_of, backends
+from entrofed.core import plugins
+from entrofed.data import PARTITIONS
+from entrofed.data.catalog import CATALOG, DatasetEntry, datasets, load
+from entrofed.data.federation import Federation
+from entrofed.data.shards import partitions
 from entrofed.errors import ConfigError
+from entrofed.experiment.build import federate
+from entrofed.experiment.config import parse
 from entrofed.registry import OURS, build, describe, known, lookup
 from entrofed.weighers.uniform import Uniform
 
@@ -35,6 +43,12 @@ class Impostor:
     name = "uniform"
 
 
+def forget() -> None:
+    """What was announced before."""
+    for remembered in (known, plugins.announced):
+        remembered.cache_clear()
+
+
 Announce = Callable[[dict[str, list[tuple[str, str]]]], None]
 
 
@@ -46,15 +60,15 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Iterator[Announce]:
         def entry_points(*, group: str) -> list[Any]:
             return [Announced(name, f"here:{target}", group) for name, target in groups.get(group, [])]
 
-        monkeypatch.setattr(registry, "entry_points", entry_points)
-        known.cache_clear()
+        monkeypatch.setattr(plugins, "entry_points", entry_points)
+        forget()
 
     class Announced(EntryPoint):
         def load(self) -> Any:
             return globals()[self.attr]
 
     yield patch
-    known.cache_clear()
+    forget()
 
 
 @pytest.fixture
@@ -140,3 +154,42 @@ def test_bad_hyperparameters(options: dict[str, Any], said: str) -> None:
 def test_a_table_needs_a_name(spec: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=r"needs a 'name', one of .*uniform"):
         build("weigher", spec)
+
+
+def evens(labels: np.ndarray, clients: int, rng: np.random.Generator, *, start: int = 0) -> list[np.ndarray]:
+    """A partition of another package."""
+    return [np.arange(start, len(labels), 2)[k::clients] for k in range(clients)]
+
+
+def inline(workers: int, timeout: float) -> InlineBackend:
+    """A backend of another package."""
+    return InlineBackend()
+
+
+FLOWERS = DatasetEntry("flowers", 90, 30, 3, (4,), "CC0", "https://example.org", CATALOG["iris"].read, shipped=True)
+NOT_AN_ENTRY = "a text"
+
+
+def test_datasets_of_others(announce: Announce) -> None:
+    announce({"entrofed.datasets": [("flowers", "FLOWERS"), ("digits", "FLOWERS"), ("bad", "NOT_AN_ENTRY")]})
+    assert datasets() == {**CATALOG, "flowers": FLOWERS}
+    assert load("flowers").train_x.shape == (90, 4)
+    assert parse({"data": {"name": "flowers", "clients": 3}}).data.name == "flowers"
+
+
+def test_partitions_of_others(announce: Announce) -> None:
+    announce({"entrofed.partitions": [("evens", "evens"), ("iid", "evens")]})
+    assert partitions() == {**PARTITIONS, "evens": evens}
+    section = parse({"data": {"name": "iris", "partition": "evens", "clients": 5, "options": {"start": 10}}}).data
+    assert federate(section, 0).sizes.tolist() == [8] * 5
+    x, y = np.eye(20), np.arange(20) % 2
+    assert Federation.partition(x, y, "evens", clients=5, test=0.2).sizes.tolist() == [2, 2, 2, 1, 1]
+    with pytest.raises(ConfigError, match="unknown option of partition 'evens' 'strt'; did you mean 'start'"):
+        Federation.partition(x, y, "evens", clients=5, test=0.2, strt=3)
+
+
+def test_backends_of_others(announce: Announce) -> None:
+    announce({"entrofed.backends": [("theirs", "inline"), ("inline", "Impostor")]})
+    assert backends() == {**BACKENDS, "theirs": inline}
+    assert isinstance(backend_of("theirs", 1, 1.0), InlineBackend)
+    assert parse({"engine": {"backend": "theirs"}}).engine.backend == "theirs"

@@ -2,7 +2,9 @@
 
 A package adds a selector by an entry point in the group ``entrofed.selectors`` that names its class; likewise
 ``entrofed.weighers``, ``entrofed.objectives``, ``entrofed.servers``, ``entrofed.client_rules``, ``entrofed.facts``,
-``entrofed.methods``, ``entrofed.models``.
+``entrofed.methods``, ``entrofed.models``. Datasets, partitions and backends are announced likewise
+(``entrofed.datasets``: a :class:`~entrofed.data.catalog.DatasetEntry`; ``entrofed.partitions``; ``entrofed.backends``)
+and looked up where they are kept.
 
 >>> build("weigher", "uniform")
 Uniform()
@@ -10,15 +12,14 @@ Uniform()
 {'name': 'uniform'}
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import cache
-from importlib.metadata import entry_points
 from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from entrofed.core.plugins import announced
 from entrofed.errors import ConfigError, unknown
 from entrofed.facts import FACTS
 from entrofed.methods import METHODS
@@ -27,8 +28,6 @@ from entrofed.objectives import OBJECTIVES
 from entrofed.selectors import SELECTORS
 from entrofed.servers import CLIENT_RULES, SERVERS
 from entrofed.weighers import WEIGHERS
-
-log = logging.getLogger("entrofed")
 
 OURS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "selector": SELECTORS,
@@ -46,13 +45,7 @@ PART_KINDS = ("selector", "weigher", "objective", "server")
 @cache
 def known(kind: str) -> dict[str, Callable[..., Any]]:
     """Everything of one kind by name; a third party's part cannot replace one of ours."""
-    theirs: dict[str, Callable[..., Any]] = {}
-    for entry in entry_points(group=f"entrofed.{kind}s"):
-        try:
-            theirs[entry.name] = entry.load()
-        except Exception as error:
-            log.warning("the %s %r of %s cannot be loaded: %s", kind, entry.name, entry.value, error)
-    return {**theirs, **OURS[kind]}
+    return {**announced(kind), **OURS[kind]}
 
 
 def lookup(kind: str, name: str) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from entrofed.charts.partition import partition_chart
+from entrofed.data.shifts import FeatureShift
 from entrofed.errors import DataError
 
 COUNTS = np.array([[3, 0, 1], [0, 5, 0]])
@@ -32,6 +33,21 @@ def test_clients_without_samples_are_shown_and_axis_labels_stay_few(clients):
     x = partition_chart(counts, NAMES).to_dict()["vconcat"][1]["encoding"]["x"]
     assert x["scale"]["domain"] == list(range(clients))
     assert 1 <= len(x["axis"]["values"]) <= 30
+
+
+def test_clients_are_called_by_their_names_unless_they_are_many():
+    spec = partition_chart(COUNTS, NAMES, ("Basel", "Chur")).to_dict()
+    assert spec["vconcat"][1]["encoding"]["x"]["scale"]["domain"] == ["Basel", "Chur"]
+    assert spec["datasets"][spec["vconcat"][0]["data"]["name"]][1] == {"client": "Chur", "samples": 5}
+    many = partition_chart(np.ones((50, 3), int), NAMES, [f"c{k}" for k in range(50)]).to_dict()
+    assert many["vconcat"][1]["encoding"]["x"]["scale"]["domain"] == list(range(50))
+
+
+def test_shifted_features_are_shown():
+    spec = partition_chart(COUNTS, NAMES, shift=FeatureShift("Rotation (degrees)", (0.0, 90.0))).to_dict()
+    _, shift, _ = spec["vconcat"]
+    assert spec["datasets"][shift["data"]["name"]] == [{"client": 0, "shift": 0.0}, {"client": 1, "shift": 90.0}]
+    assert shift["encoding"]["y"]["title"] == ["Rotation", "(degrees)"]
 
 
 def test_files(tmp_path):

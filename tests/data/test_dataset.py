@@ -43,6 +43,24 @@ def test_standard_tables() -> None:
     np.testing.assert_allclose(scale, [np.sqrt(14 / 3), 1, 1], rtol=1e-6)
 
 
+def test_minmax_tables() -> None:
+    x = np.array([[1, 5], [2, 5], [6, 5]], np.float32)
+    shift, scale = scaling(dataset("table", x), "minmax")
+    assert (shift.tolist(), scale.tolist()) == ([1, 5], [5, 1])
+    assert ((x - shift) / scale)[:, 0].tolist() == pytest.approx([0, 0.2, 1])
+
+
+@settings(max_examples=50)
+@given(arrays(np.float32, (5, 3, 4, 4), elements=st.floats(0, 1, width=32)), st.sampled_from([1.0, 255.0]))
+def test_standard_images_of_numbers(x: np.ndarray, full_scale: float) -> None:
+    shift, scale = scaling(dataset("image", x, full_scale), "standard")
+    plain = x.astype(np.float64) / full_scale
+    np.testing.assert_allclose(shift, plain.mean((0, 2, 3)), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(
+        scale, np.where(plain.std((0, 2, 3)) == 0, 1, plain.std((0, 2, 3))), rtol=1e-5, atol=1e-9
+    )
+
+
 def test_fixed_scalings() -> None:
     image = dataset("image", np.zeros((2, 3, 4, 4), np.uint8))
     for how, shift, scale in (("half", 0.5, 0.5), ("unit", 0, 1)):
@@ -52,13 +70,16 @@ def test_fixed_scalings() -> None:
 
 
 @pytest.mark.parametrize("how", SCALINGS)
-def test_text_is_never_scaled(how: str) -> None:
+def test_text_and_tensors_are_never_scaled(how: str) -> None:
     np.testing.assert_array_equal(scaling(dataset("text", np.zeros((2, 80), np.uint8)), how), [[0], [1]])
+    np.testing.assert_array_equal(scaling(dataset("tensor", np.ones((2, 80, 3), np.float32)), how), [[0], [1]])
 
 
 def test_refusals() -> None:
     table = dataset("table", np.ones((2, 2), np.float32))
     with pytest.raises(ConfigError, match=r"'half' is for images.* toy is a table"):
         scaling(table, "half")
+    with pytest.raises(ConfigError, match=r"'minmax' is for tables; toy holds images"):
+        scaling(dataset("image", np.zeros((2, 1, 2, 2), np.uint8)), "minmax")
     with pytest.raises(ConfigError, match="did you mean 'standard'"):
         scaling(table, "standart")

@@ -28,6 +28,10 @@ OPTIONS = {
     "dirichlet_plain": {"alpha": 0.5},
     "dirichlet_mixed": {"alphas": (50.0, 0.5), "min_size": 0},
     "label_quantity": {"labels_per_client": 2},
+    "quantity": {"alpha": 0.5, "min_size": 0},
+    "label_and_quantity": {"alphas": (0.5, 0.5), "min_size": 0},
+    "feature_noise": {"sigma": 0.1},
+    "rotation": {},
 }
 TEN = np.repeat(np.arange(10), 60)
 
@@ -214,6 +218,7 @@ def test_label_quantity_draws_the_further_labels_uniformly():
 def test_by_role():
     roles = np.array([2, 0, 2, 0, 3])
     assert [s.tolist() for s in by_role(roles)] == [[1, 3], [], [0, 2], [4]]
+    assert [s.tolist() for s in by_role(roles, 6)] == [[1, 3], [], [0, 2], [4], [], []]
     with pytest.raises(DataError, match="role -1 of sample 1"):
         by_role(np.array([0, -1]))
 

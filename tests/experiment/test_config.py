@@ -17,11 +17,13 @@ from entrofed import registry
 from entrofed.client.augment import AUGMENTS
 from entrofed.core.types import Training
 from entrofed.data import PARTITIONS
+from entrofed.data.assignment import assignment
 from entrofed.data.catalog import CATALOG
+from entrofed.data.federation import ASSIGNMENT, BY_ROLE
 from entrofed.errors import ConfigError
 from entrofed.experiment import config
 from entrofed.experiment.build import rules_of
-from entrofed.experiment.config import BY_ROLE, PARTITION_KEYS, Experiment, MethodSection, parse, read, to_toml
+from entrofed.experiment.config import PARTITION_KEYS, Experiment, MethodSection, parse, read, to_toml
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.methods import METHODS
@@ -145,7 +147,9 @@ def test_bad_values_are_named(table: dict[str, Any], path: str) -> None:
 
 
 def options(partition: str) -> dict[str, Parameter]:
-    found = {} if partition == BY_ROLE else dict(signature(PARTITIONS[partition]).parameters)
+    found = (
+        {} if partition == BY_ROLE else dict(signature({**PARTITIONS, ASSIGNMENT: assignment}[partition]).parameters)
+    )
     return {key: found[key] for key in PARTITION_KEYS if key in found}
 
 
@@ -154,12 +158,15 @@ VALUES = {
     "alpha": 0.5,
     "alphas": [0.1, 1.0],
     "labels_per_client": 2,
+    "sigma": 0.3,
+    "angles": [0.0, 45.0],
+    "owners": "owners.csv",
     "min_size": 1,
     "max_tries": 9,
 }
 
 
-@pytest.mark.parametrize("partition", [*PARTITIONS, BY_ROLE])
+@pytest.mark.parametrize("partition", [*PARTITIONS, BY_ROLE, ASSIGNMENT])
 def test_partitions_get_what_they_need_and_nothing_else(partition: str) -> None:
     wanted = options(partition)
     full = {"partition": partition, **{key: VALUES[key] for key in wanted}}
@@ -324,12 +331,15 @@ def positive(most: float | None = None) -> st.SearchStrategy[float]:
 
 @st.composite
 def data_tables(draw: st.DrawFn) -> dict[str, Any]:
-    partition = draw(st.sampled_from([*PARTITIONS, BY_ROLE]))
+    partition = draw(st.sampled_from([*PARTITIONS, BY_ROLE, ASSIGNMENT]))
     values = {
         "clients": st.integers(1, 10**6),
         "alpha": positive(),
         "alphas": st.lists(positive(), min_size=2, max_size=2),
         "labels_per_client": st.integers(1, 100),
+        "sigma": positive(),
+        "angles": st.lists(st.floats(-360, 360), min_size=1, max_size=3),
+        "owners": st.text(),
         "min_size": st.integers(0, 100),
         "max_tries": st.integers(1, 100),
     }
@@ -340,7 +350,7 @@ def data_tables(draw: st.DrawFn) -> dict[str, Any]:
         "name": st.sampled_from(sorted(CATALOG)),
         "participating": st.integers(1, 9),
         "holdout": st.floats(0, 1, exclude_max=True),
-        "normalize": st.sampled_from(["standard", "half", "unit"]),
+        "normalize": st.sampled_from(["standard", "minmax", "half", "unit"]),
     }
     return {"partition": partition, **draw(st.fixed_dictionaries(needed, optional={**rest, **more}))}
 

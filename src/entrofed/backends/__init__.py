@@ -5,9 +5,10 @@ from collections.abc import Callable
 from entrofed.backends.base import Backend, Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
+from entrofed.core.plugins import announced
 from entrofed.errors import ConfigError, unknown
 
-__all__ = ["BACKENDS", "FLOWER", "Backend", "InlineBackend", "ProcessBackend", "Workload", "backend_of"]
+__all__ = ["BACKENDS", "FLOWER", "Backend", "InlineBackend", "ProcessBackend", "Workload", "backend_of", "backends"]
 
 
 def _ray(workers: int, timeout: float) -> Backend:
@@ -27,10 +28,16 @@ FLOWER = "flower"
 """Clients are the nodes of a Flower grid, which comes with the ServerApp."""
 
 
+def backends() -> dict[str, Callable[[int, float], Backend]]:
+    """All backends by name: ours, and those of other packages (entry points ``entrofed.backends``)."""
+    return {**announced("backend"), **BACKENDS}
+
+
 def backend_of(name: str, workers: int, timeout: float) -> Backend:
     """The backend of that name."""
     if name == FLOWER:
         raise ConfigError("Flower brings its own grid: play the experiment with entrofed.flower.experiment.simulate")
-    if name not in BACKENDS:
-        raise unknown("engine.backend", name, [*BACKENDS, FLOWER])
-    return BACKENDS[name](workers, timeout)
+    found = backends()
+    if name not in found:
+        raise unknown("engine.backend", name, [*found, FLOWER])
+    return found[name](workers, timeout)

@@ -1,19 +1,30 @@
 """A picture of who holds what."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.data.shifts import FeatureShift
 from entrofed.errors import DataError
 
+NAMED = 40
+"""Up to so many clients are called by their names; more are numbered."""
 
-def partition_chart(counts: NDArray[np.int64], class_names: Sequence[str]) -> alt.VConcatChart:
+
+def partition_chart(
+    counts: NDArray[np.int64],
+    class_names: Sequence[str],
+    names: Sequence[str] = (),
+    shift: FeatureShift | None = None,
+) -> alt.VConcatChart:
     """Samples per client as bars, above a heat map of classes by clients; ``counts`` is [clients, classes].
 
     A cell without samples stays white. Colours differ in lightness, so they can be told apart without hue,
-    and their scale is a square root, so that small counts stay visible beside large ones.
+    and their scale is a square root, so that small counts stay visible beside large ones. Bars in between show by
+    how much the features of each client were shifted, if they were.
     """
     if counts.ndim != 2 or counts.shape[1] != len(class_names) or not counts.size:
         raise DataError(
@@ -21,16 +32,18 @@ def partition_chart(counts: NDArray[np.int64], class_names: Sequence[str]) -> al
             f"not {counts.shape}"
         )
     clients = len(counts)
+    named = len(names) == clients <= NAMED
+    called: list[Any] = [*names] if named else [*range(clients)]
     cells = [
-        {"client": int(k), "class": class_names[c], "samples": int(counts[k, c])} for k, c in np.argwhere(counts > 0)
+        {"client": called[k], "class": class_names[c], "samples": int(counts[k, c])} for k, c in np.argwhere(counts > 0)
     ]
-    totals = [{"client": k, "samples": int(n)} for k, n in enumerate(counts.sum(axis=1))]
-    every = next((step for step in (1, 2, 5, 10, 20, 50) if clients <= 25 * step), 100)
+    totals = [{"client": k, "samples": int(n)} for k, n in zip(called, counts.sum(axis=1), strict=True)]
+    every = 1 if named else next((step for step in (1, 2, 5, 10, 20, 50) if clients <= 25 * step), 100)
     client = alt.X(
         "client:O",
         title="Client",
-        scale=alt.Scale(domain=list(range(clients))),
-        axis=alt.Axis(values=list(range(0, clients, every)), labelAngle=0, ticks=False),
+        scale=alt.Scale(domain=called),
+        axis=alt.Axis(values=called[::every], labelAngle=-45 if named else 0, ticks=False),
     )
     width = alt.Step(max(4, min(28, 800 / clients)))
     tooltip = [alt.Tooltip("client:O", title="Client"), alt.Tooltip("samples:Q", title="Samples", format=",")]
@@ -40,6 +53,14 @@ def partition_chart(counts: NDArray[np.int64], class_names: Sequence[str]) -> al
         .mark_bar(color="#666666")
         .encode(x=client.axis(None), y=alt.Y("samples:Q", title="Samples").axis(tickCount=3), tooltip=tooltip)
     )
+    panels = [sizes]
+    if shift is not None:
+        amounts = [{"client": k, "shift": amount} for k, amount in zip(called, shift.amounts, strict=True)]
+        panels.append(
+            alt.Chart(alt.InlineData(values=amounts), width=width, height=50)
+            .mark_bar(color="#b5651d")
+            .encode(x=client.axis(None), y=alt.Y("shift:Q", title=shift.what.split(" ", 1)).axis(tickCount=3))
+        )
     shares = (
         alt.Chart(alt.InlineData(values=cells), width=width, height=alt.Step(18))
         .mark_rect()
@@ -57,4 +78,4 @@ def partition_chart(counts: NDArray[np.int64], class_names: Sequence[str]) -> al
         subtitle=f"{clients:,} clients, {int(counts.sum()):,} samples; white: none of that class",
         anchor="start",
     )
-    return alt.vconcat(sizes, shares, spacing=6, title=title)
+    return alt.vconcat(*panels, shares, spacing=6, title=title)

@@ -95,6 +95,7 @@ def _draw(setup: "Setup", path: Path) -> None:
 
     federation = setup.federation
     if setup.network is None:
-        save_chart(partition_chart(federation.label_counts, federation.data.classes), path)
+        counts, classes = federation.label_counts, federation.data.classes
+        save_chart(partition_chart(counts, classes, federation.names, federation.feature_shift), path)
     else:
         save_chart(topology_chart(setup.network.graph, federation.label_counts, "Who talks to whom"), path)

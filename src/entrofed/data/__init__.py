@@ -11,7 +11,9 @@ from entrofed.data.partition import (
     iid,
     label_quantity,
 )
+from entrofed.data.quantity import label_and_quantity, quantity
 from entrofed.data.replay import fedklentropy_replay
+from entrofed.data.shifts import feature_noise, rotation
 
 PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
     partition.__name__: partition
@@ -22,6 +24,10 @@ PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
         dirichlet_plain,
         dirichlet_mixed,
         label_quantity,
+        quantity,
+        label_and_quantity,
+        feature_noise,
+        rotation,
         fedklentropy_replay,
     )
 }

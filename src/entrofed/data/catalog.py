@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from entrofed.core.plugins import announced
 from entrofed.data import images, tables
 from entrofed.data.dataset import Dataset
 from entrofed.data.shakespeare import shakespeare
@@ -62,11 +63,18 @@ def data_directory(option: Path | None = None) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrofed" / "data"
 
 
+def datasets() -> dict[str, DatasetEntry]:
+    """All datasets by name: ours, and the entries of other packages (entry points ``entrofed.datasets``)."""
+    theirs = {name: entry for name, entry in announced("dataset").items() if isinstance(entry, DatasetEntry)}
+    return {**theirs, **CATALOG}
+
+
 def dataset_entry(name: str) -> DatasetEntry:
     """The entry of a dataset, or a ConfigError that names the nearest."""
-    if name not in CATALOG:
-        raise unknown("dataset", name, CATALOG)
-    return CATALOG[name]
+    found = datasets()
+    if name not in found:
+        raise unknown("dataset", name, found)
+    return found[name]
 
 
 def load(name: str, directory: Path | None = None) -> Dataset:

@@ -1,44 +1,62 @@
 """What every dataset looks like once it is read."""
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.errors import ConfigError, unknown
 
-SCALINGS = ("standard", "half", "unit")
+Kind = Literal["image", "table", "text", "tensor"]
+Scaling = Literal["standard", "minmax", "half", "unit"]
+Samples = NDArray[np.uint8] | NDArray[np.float32] | NDArray[np.int64]
+
+SCALINGS: tuple[str, ...] = get_args(Scaling)
+_UNFIT = {
+    ("half", "table"): "images, whose values lie in 0..1; {} is a table",
+    ("minmax", "image"): "tables; {} holds images, whose values lie in 0..1 already",
+}
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Samples and labels in memory, split as the dataset's authors (or a paper) split them.
 
-    Inputs keep their compact stored form: images ``uint8 [n, channels, height, width]``, tables
-    ``float32 [n, features]``, text ``uint8 [n, length]`` token numbers. Labels are ``int64`` in
-    ``0..len(classes)-1``. ``valid_*`` is a validation set that belongs to the server, where there is one.
-    ``roles`` names the natural owner of each training sample (the speaking role of a play), if there is one.
-    ``full_scale`` is the greatest value a pixel can have; images are divided by it before anything else.
+    Inputs keep their compact stored form: images ``uint8`` or ``float32 [n, channels, height, width]``, tables
+    ``float32 [n, features]``, text ``uint8`` or ``int64 [n, length]`` token numbers, and tensors ``float32`` or
+    ``int64`` of any shape, which a model gets as they are. Labels are ``int64`` in ``0..len(classes)-1``. ``valid_*``
+    is a validation set that belongs to the server, where there is one. ``roles`` names the natural owner of each
+    training sample (a hospital, the speaking role of a play), if there is one. ``full_scale`` is the greatest value a
+    pixel can have; images are divided by it before anything else. ``preprocessing`` says how columns became features,
+    as JSON can.
     """
 
     name: str
-    kind: Literal["image", "table", "text"]
-    train_x: NDArray[np.uint8] | NDArray[np.float32]
+    kind: Kind
+    train_x: Samples
     train_y: NDArray[np.int64]
-    test_x: NDArray[np.uint8] | NDArray[np.float32]
+    test_x: Samples
     test_y: NDArray[np.int64]
     classes: tuple[str, ...]
-    valid_x: NDArray[np.uint8] | NDArray[np.float32] | None = None
+    valid_x: Samples | None = None
     valid_y: NDArray[np.int64] | None = None
     roles: NDArray[np.int64] | None = None
     role_names: tuple[str, ...] = ()
     full_scale: float = 255.0
+    preprocessing: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def validation_size(self) -> int:
         """Samples of the validation set; 0 if there is none."""
         return 0 if self.valid_y is None else len(self.valid_y)
+
+    @property
+    def vocabulary(self) -> int:
+        """Token numbers of a text, counted from 0 to the greatest that occurs in any part."""
+        parts = (self.train_x, self.test_x, self.valid_x)
+        return 1 + max(int(x.max(initial=0)) for x in parts if x is not None)
 
     def set_aside(self, share: float, rng: np.random.Generator) -> "Dataset":
         """The same data with a random share of the training part as the server's validation set."""
@@ -66,9 +84,9 @@ def scaling(dataset: Dataset, how: str) -> tuple[NDArray[np.float32], NDArray[np
     """Shift and scale, per channel or feature, such that ``x' = (x - shift) / scale``.
 
     Images are meant after division by ``full_scale``. ``standard`` is the mean and the (population) standard
-    deviation of the training part, and a feature that never changes keeps scale 1; ``half`` is
-    (x - 0.5) / 0.5, for images only; ``unit`` leaves x as it is. Text is never scaled: it gets 0 and 1,
-    whatever ``how``.
+    deviation of the training part; ``minmax`` is its least value and its range, for tables only; a feature that never
+    changes keeps scale 1. ``half`` is (x - 0.5) / 0.5, for images only; ``unit`` leaves x as it is. Text and tensors
+    are never scaled: they get 0 and 1, whatever ``how``.
 
     >>> table = np.array([[1, 7], [3, 7]], np.float32)
     >>> y = np.array([0, 1])
@@ -77,21 +95,27 @@ def scaling(dataset: Dataset, how: str) -> tuple[NDArray[np.float32], NDArray[np
     """
     if how not in SCALINGS:
         raise unknown("scaling", how, SCALINGS)
-    if how == "half" and dataset.kind == "table":
-        raise ConfigError(
-            f"scaling 'half' is for images, whose values lie in 0..1; {dataset.name} is a table. "
-            f"Choose another of {', '.join(SCALINGS)}."
-        )
-    width = 1 if dataset.kind == "text" else dataset.train_x.shape[1]
-    if how == "unit" or dataset.kind == "text":
+    if (how, dataset.kind) in _UNFIT:
+        why = _UNFIT[how, dataset.kind].format(dataset.name)
+        raise ConfigError(f"scaling {how!r} is for {why}. Choose another of {', '.join(SCALINGS)}.")
+    x, scaled = dataset.train_x, dataset.kind in ("image", "table")
+    width = x.shape[1] if scaled else 1
+    if how == "unit" or not scaled:
         return np.zeros(width, np.float32), np.ones(width, np.float32)
     if how == "half":
         return np.full(width, 0.5, np.float32), np.full(width, 0.5, np.float32)
+    if how == "minmax":
+        least = x.min(0).astype(np.float64)
+        return _shift_and_scale(least, x.max(0) - least)
     if dataset.kind == "image":
-        mean, deviation = _pixel_statistics(dataset)
-    else:
-        mean, deviation = dataset.train_x.mean(0, dtype=np.float64), dataset.train_x.std(0, dtype=np.float64)
-    return mean.astype(np.float32), np.where(deviation == 0, 1.0, deviation).astype(np.float32)
+        return _shift_and_scale(*(_pixel_statistics(dataset) if x.dtype == np.uint8 else _value_statistics(dataset)))
+    return _shift_and_scale(x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64))
+
+
+def _shift_and_scale(
+    shift: NDArray[np.float64], scale: NDArray[np.float64]
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    return shift.astype(np.float32), np.where(scale == 0, 1.0, scale).astype(np.float32)
 
 
 def _pixel_statistics(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -104,3 +128,12 @@ def _pixel_statistics(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np
     value = np.arange(256) / dataset.full_scale
     mean = share @ value
     return mean, np.sqrt((share * (value - mean[:, None]) ** 2).sum(1))
+
+
+def _value_statistics(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same for pixels that are no bytes; in pieces, because float64 takes twice their memory."""
+    pieces = [dataset.train_x[start : start + 4096] for start in range(0, len(dataset.train_x), 4096)]
+    values = dataset.train_x[:, 0].size
+    mean = sum(piece.sum((0, 2, 3), dtype=np.float64) for piece in pieces) / values
+    variance = sum(((piece - mean[:, None, None]) ** 2).sum((0, 2, 3)) for piece in pieces) / values
+    return mean / dataset.full_scale, np.sqrt(variance) / dataset.full_scale

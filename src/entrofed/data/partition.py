@@ -35,13 +35,13 @@ def contiguous(labels: Indices, clients: int, rng: Random) -> list[Indices]:
     return list(np.array_split(np.arange(len(labels)), clients))
 
 
-def by_role(roles: Indices) -> list[Indices]:
-    """One client per natural owner: client r holds the samples whose role is r.
+def by_role(roles: Indices, clients: int = 0) -> list[Indices]:
+    """One client per natural owner: client r holds the samples whose role is r. Of ``clients``, the last may be empty.
 
     >>> [shard.tolist() for shard in by_role(np.array([1, 0, 1]))]
     [[1], [0, 2]]
     """
-    return _of_each_class(roles, number_of_classes(roles, 1, "role"))
+    return of_each_class(roles, max(number_of_classes(roles, 1, "role"), clients))
 
 
 def dirichlet_balanced(
@@ -58,14 +58,14 @@ def dirichlet_balanced(
     """
     classes = number_of_classes(labels, clients)
     require_positive("alpha", alpha)
-    _at_least("min_size", min_size, 0)
-    _at_least("max_tries", max_tries, 1)
+    at_least("min_size", min_size, 0)
+    at_least("max_tries", max_tries, 1)
     if min_size * clients > len(labels):
         raise ConfigError(
             f"{clients} clients cannot have min_size = {min_size} samples each: there are {len(labels)}; "
             "lower min_size or the number of clients"
         )
-    members = _of_each_class(labels, classes)
+    members = of_each_class(labels, classes)
     for _ in range(max_tries):
         sizes = np.zeros(clients, dtype=np.int64)
         shuffled, counts = [], []
@@ -82,7 +82,7 @@ def dirichlet_balanced(
             counts.append(np.diff(cuts, prepend=0))
             sizes += counts[-1]
         if sizes.min() >= min_size:
-            return _deal(shuffled, np.array(counts))
+            return deal_classes(shuffled, np.array(counts))
     raise ConfigError(
         f"no partition over {clients} clients with alpha = {alpha} gave each of them min_size = {min_size} "
         f"samples in max_tries = {max_tries}; raise alpha or max_tries, or lower min_size"
@@ -97,8 +97,8 @@ def dirichlet_plain(labels: Indices, clients: int, rng: Random, *, alpha: float)
     classes = number_of_classes(labels, clients)
     require_positive("alpha", alpha)
     p = dirichlet_rows(rng, alpha, clients, classes)
-    members = _of_each_class(labels, classes)
-    return _deal([rng.permutation(m) for m in members], dealt_counts(p, np.bincount(labels)))
+    members = of_each_class(labels, classes)
+    return deal_classes([rng.permutation(m) for m in members], dealt_counts(p, np.bincount(labels)))
 
 
 def dealt_counts(shares: NDArray[np.float64], totals: Indices) -> Indices:
@@ -146,7 +146,7 @@ def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_cli
     imbalance".
     """
     classes = number_of_classes(labels, clients)
-    _at_least("labels_per_client", labels_per_client, 1)
+    at_least("labels_per_client", labels_per_client, 1)
     if labels_per_client > classes:
         raise ConfigError(f"labels_per_client = {labels_per_client} is more than the {classes} labels")
     if clients < classes:
@@ -158,12 +158,12 @@ def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_cli
         others = np.delete(np.arange(classes), k % classes)
         owned[k, k % classes] = True
         owned[k, rng.choice(others, labels_per_client - 1, replace=False)] = True
-    members = _of_each_class(labels, classes)
+    members = of_each_class(labels, classes)
     counts = np.zeros((classes, clients), dtype=np.int64)
     for c, of_class in enumerate(members):
         owners = np.flatnonzero(owned[:, c])
         counts[c, owners] = [len(part) for part in np.array_split(of_class, len(owners))]
-    return _deal([rng.permutation(m) for m in members], counts)
+    return deal_classes([rng.permutation(m) for m in members], counts)
 
 
 def label_counts(labels: Indices, shards: Sequence[Indices], classes: int) -> Indices:
@@ -187,7 +187,7 @@ def label_counts(labels: Indices, shards: Sequence[Indices], classes: int) -> In
 
 def split_participants(clients: int, participating: int, rng: Random) -> tuple[Indices, Indices]:
     """Clients that take part and clients that never train, both sorted."""
-    _at_least("participating", participating, 1)
+    at_least("participating", participating, 1)
     if participating > clients:
         raise ConfigError(f"participating = {participating} is more than the {clients} clients there are")
     order = rng.permutation(clients)
@@ -213,7 +213,7 @@ def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list
 
 def number_of_classes(labels: Indices, clients: int, what: str = "label") -> int:
     """The number of classes, max + 1."""
-    _at_least("clients", clients, 1)
+    at_least("clients", clients, 1)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or not len(labels):
         raise DataError(f"{what}s must be one or more integers in a row, not {labels.dtype} {labels.shape}")
     if labels.min() < 0:
@@ -223,7 +223,7 @@ def number_of_classes(labels: Indices, clients: int, what: str = "label") -> int
     return int(labels.max()) + 1
 
 
-def _at_least(name: str, value: int, least: int) -> None:
+def at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise ConfigError(f"{name} must be at least {least}, not {value}")
 
@@ -233,7 +233,7 @@ def require_positive(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be positive and finite, not {value}")
 
 
-def _of_each_class(labels: Indices, classes: int) -> list[Indices]:
+def of_each_class(labels: Indices, classes: int) -> list[Indices]:
     """The indices of each class, in ascending order."""
     order = np.argsort(labels, kind="stable")
     return np.split(order, np.cumsum(np.bincount(labels, minlength=classes))[:-1])
@@ -247,7 +247,7 @@ def dirichlet_rows(rng: Random, alpha: float, size: int, rows: int) -> NDArray[n
     return p
 
 
-def _deal(members: Sequence[Indices], counts: Indices) -> list[Indices]:
+def deal_classes(members: Sequence[Indices], counts: Indices) -> list[Indices]:
     """Give client k the next counts[c, k] of members[c], for every class c."""
     parts = [np.split(m, np.cumsum(row)[:-1]) for m, row in zip(members, counts, strict=True)]
     return [np.sort(np.concatenate(client)) for client in zip(*parts, strict=True)]

@@ -20,13 +20,10 @@ from entrofed.core.params import Layout, Params
 from entrofed.core.parts import VALIDATION, LabelFact, Method
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState, State
-from entrofed.data import PARTITIONS
 from entrofed.data.catalog import load
-from entrofed.data.dataset import scaling
-from entrofed.data.federation import Federation
-from entrofed.data.partition import by_role, hold_out, label_counts, split_participants
+from entrofed.data.federation import Federation, deal
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import BY_ROLE, DataSection, Experiment
+from entrofed.experiment.config import DataSection, Experiment
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.models.networks import MODELS
 from entrofed.models.networks import build as build_model
@@ -99,29 +96,16 @@ def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
     """Load the data and deal it out; the same seed deals the same way for every method."""
-    data = load(section.name, directory)
-    if section.validation:
-        data = data.set_aside(section.validation, stream(seed, "validation"))
-    rng = stream(seed, "partition")
-    if section.partition == BY_ROLE:
-        if data.roles is None:
-            raise ConfigError(f"data.partition = {BY_ROLE!r}: dataset {data.name!r} has no natural owners of samples")
-        dealt = by_role(data.roles)
-    else:
-        dealt = PARTITIONS[section.partition](data.train_y, section.clients, rng, **section.partition_options())
-    shards, holdouts = hold_out(dealt, section.holdout, stream(seed, "holdout"))
-    participants = np.arange(len(shards))
-    if section.participating is not None:
-        participants, _ = split_participants(len(shards), section.participating, stream(seed, "participants"))
-    shift, scale = scaling(data, section.normalize)
-    return Federation(
-        data=data,
-        shift=shift,
-        scale=scale,
-        shards=tuple(shards),
-        holdouts=tuple(holdouts),
-        participants=participants,
-        label_counts=label_counts(data.train_y, shards, len(data.classes)),
+    return deal(
+        load(section.name, directory),
+        partition=section.partition,
+        clients=section.clients,
+        options=section.partition_options(),
+        holdout=section.holdout,
+        validation=section.validation,
+        participating=section.participating,
+        normalize=section.normalize,
+        seed=seed,
     )
 
 
@@ -192,7 +176,7 @@ def client_table(setup: Setup, released: Release | None) -> ClientTable:
     return ClientTable(
         sizes=sizes,
         classes=len(federation.data.classes),
-        partition=setup.experiment.data.partition,
+        partition=federation.dealt,
         trainable=setup.layout.trainable,
         facts=facts,
     )

@@ -31,14 +31,17 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from entrofed.backends import BACKENDS, FLOWER
+from entrofed.backends import FLOWER, backends
 from entrofed.client.augment import AUGMENTS
 from entrofed.core.faults import Faults
 from entrofed.core.job import NonFinite
 from entrofed.core.parts import LabelFact, Method
 from entrofed.core.types import Training
-from entrofed.data import PARTITIONS
-from entrofed.data.catalog import CATALOG
+from entrofed.data.assignment import assignment
+from entrofed.data.catalog import datasets
+from entrofed.data.dataset import Scaling
+from entrofed.data.federation import ASSIGNMENT, BY_ROLE
+from entrofed.data.shards import partitions
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.toml import dumps
 from entrofed.privacy.counts import Neighbours
@@ -47,8 +50,17 @@ from entrofed.registry import PART_KINDS, build, known, lookup
 Spec = str | dict[str, Any]
 """A name, or a table of a name and options."""
 
-BY_ROLE = "by_role"
-PARTITION_KEYS = ("clients", "alpha", "alphas", "labels_per_client", "min_size", "max_tries")
+PARTITION_KEYS = (
+    "clients",
+    "alpha",
+    "alphas",
+    "labels_per_client",
+    "sigma",
+    "angles",
+    "owners",
+    "min_size",
+    "max_tries",
+)
 
 
 def _was_run(info: ValidationInfo) -> bool:
@@ -89,26 +101,33 @@ class DataSection(Section):
     alpha: float | None = Field(None, gt=0)
     alphas: tuple[float, float] | None = None
     labels_per_client: int | None = Field(None, ge=1)
+    sigma: float | None = Field(None, gt=0)
+    angles: tuple[float, ...] | None = None
+    owners: str | None = None
+    """A file that names the client of each training sample."""
     min_size: int | None = Field(None, ge=0)
     max_tries: int | None = Field(None, ge=1)
+    options: dict[str, Any] | None = None
+    """Further options, of a partition that another package brings."""
     participating: int | None = Field(None, ge=1)
     holdout: float = Field(0.0, ge=0, lt=1)
     validation: float = Field(0.0, ge=0, lt=1)
     """The share of the training part that the server keeps as a validation set."""
-    normalize: Literal["standard", "half", "unit"] = "standard"
+    normalize: Scaling = "standard"
 
     @model_validator(mode="after")
     def _fits_partition(self, info: ValidationInfo) -> "DataSection":
         if _was_run(info):
             return self
-        if self.name not in CATALOG:
-            raise ValueError(str(unknown("dataset", self.name, CATALOG)))
-        _fit(self, "data.partition", {**PARTITIONS, BY_ROLE: lambda: None}, PARTITION_KEYS)
+        if self.name not in datasets():
+            raise ValueError(str(unknown("dataset", self.name, datasets())))
+        _fit(self, "data.partition", {**partitions(), BY_ROLE: lambda: None, ASSIGNMENT: assignment}, PARTITION_KEYS)
         return self
 
     def partition_options(self) -> dict[str, Any]:
         """The keys given for the partitioner, besides the number of clients."""
-        return {key: value for key in PARTITION_KEYS[1:] if (value := getattr(self, key)) is not None}
+        given = {key: value for key in PARTITION_KEYS[1:] if (value := getattr(self, key)) is not None}
+        return {**given, **(self.options or {})}
 
 
 class MethodSection(Section):
@@ -217,8 +236,8 @@ class EngineSection(Section):
     @field_validator("backend")
     @classmethod
     def _known_backend(cls, name: str, info: ValidationInfo) -> str:
-        if name not in (*BACKENDS, FLOWER) and not _was_run(info):
-            raise ValueError(str(unknown("engine.backend", name, [*BACKENDS, FLOWER])))
+        if not _was_run(info) and name not in (names := [*backends(), FLOWER]):
+            raise ValueError(str(unknown("engine.backend", name, names)))
         return name
 
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from entrofed.core.graphs import components
 from entrofed.core.job import Network
-from entrofed.data.catalog import CATALOG, data_directory
+from entrofed.data.catalog import CATALOG, data_directory, datasets
 from entrofed.data.federation import Federation
 from entrofed.data.fetch import verify
 from entrofed.errors import DataError
@@ -21,7 +21,7 @@ def data_table(directory: Path | None) -> Table:
     table = Table("dataset", "samples", "classes", "shape", "here", "what it is")
     table.caption = f"data directory: {escape(str(root))}"
     table.columns[0].no_wrap = True
-    for name, entry in CATALOG.items():
+    for name, entry in datasets().items():
         table.add_row(
             name,
             f"{entry.samples:,}",
