@@ -5,6 +5,7 @@ from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.label_entropy import LabelEntropy
 from entrofed.weighers.loss_deviation import LossDeviation
+from entrofed.weighers.maxent import MaxEnt
 from entrofed.weighers.permuted import Permuted
 from entrofed.weighers.pooled_kl import PooledKL
 from entrofed.weighers.prediction_entropy import PredictionEntropy
@@ -16,6 +17,7 @@ WEIGHERS: dict[str, type[Weigher]] = by_name(
     DataSize,
     Uniform,
     LabelEntropy,
+    MaxEnt,
     WeightHistogramKL,
     PredictionEntropy,
     PooledKL,
