@@ -146,7 +146,7 @@ def test_rows_of_noised_counts():
     """Negative counts are none; who has none counts as the others together, and so changes nothing among them."""
     rows = label_rows([[4.0, -1.0], [0.0, 0.0], [1.0, 3.0]], np.array([1.0, 5.0, 3.0]))
     np.testing.assert_allclose(rows, [[1, 0], [(1 + 0.75) / 4, (0 + 2.25) / 4], [0.25, 0.75]])
-    assert label_rows(np.zeros((2, 4)), np.ones(2)).tolist() == [[0.25] * 4] * 2
+    assert label_rows(np.zeros((2, 4)), np.ones(2)).tolist() == [[0.0] * 4] * 2
 
 
 def test_targets():

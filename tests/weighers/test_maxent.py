@@ -76,7 +76,10 @@ def test_no_client_carries_the_round(weigh):
 def test_counts_noised_away(weigh):
     found = weigh(MaxEnt(), [[5.5, 0.0], [0.0, 0.0], [0.0, 5.5]]).weights
     assert found == pytest.approx(np.full(3, 1 / 3), abs=1e-12)
-    assert weigh(MaxEnt(), np.zeros((2, 3))).weights == pytest.approx([0.5, 0.5])
+    for target in ("uniform", "pooled"):
+        part = MaxEnt(target=target, prior="size")
+        found = weigh(part, [[0, 0, 0], [0, 0, 0], [4, 2, 0]], sizes=[1, 3], clients=[0, 1]).weights
+        assert found == pytest.approx([0.25, 0.75])
 
 
 def test_its_permuted_control(weigh):

@@ -6,8 +6,8 @@ lambda > 0, the weights minimize over the simplex::
     F(a) = KL(y || q) + lambda KL(a || pi)        y = sum_k a_k p_k        (nats)
 
 Against the uniform q, ``KL(y || q) = ln C - H(y)``: the mixture of largest entropy. F is strictly convex, as a sum of
-the convex KL of a linear map and of the strictly convex KL to pi, so that the minimum is unique. Closed forms: ``a = pi``
-where all ``p_k`` are equal, ``a_k ~ q_k^(1 / (1 + lambda)) pi_k^(lambda / (1 + lambda))`` where labels are disjoint.
+the convex KL of a linear map and of the strictly convex KL to pi, so that the minimum is unique. Closed forms:
+``a = pi`` where all ``p_k`` are equal, ``a_k ~ q_k^(1 / (1 + lambda)) pi_k^(lambda / (1 + lambda))`` where labels are disjoint.
 ``lambda`` to infinity gives pi, ``lambda`` to 0 the mixture alone.
 
 The solver is Newton's method; weights grow by steps in ``a`` and shrink by steps in ``ln a``, so that they stay
@@ -65,7 +65,7 @@ def label_rows(counts: ArrayLike, prior: Floats) -> Floats:
     """Label distributions ``[client, class]`` from counts, noised as they may be: below 0 counts as 0.
 
     Of a client without counts nothing is known: it counts as the others' mixture by the ``prior``, which neither draws
-    nor repels weight.
+    nor repels weight; if nobody has any, all rows are 0, and the prior decides alone.
 
     >>> label_rows([[3.0, 1.0], [-2.0, 5.0], [0.0, 0.0]], np.ones(3)).tolist()
     [[0.75, 0.25], [0.0, 1.0], [0.375, 0.625]]
@@ -76,7 +76,7 @@ def label_rows(counts: ArrayLike, prior: Floats) -> Floats:
     rows = np.divide(counts, total, out=np.zeros_like(counts), where=total > 0)
     if not some.all():
         shares = prior * some
-        rows[~some] = shares @ rows / shares.sum() if shares.sum() > 0 else 1 / counts.shape[1]
+        rows[~some] = shares @ rows / (shares.sum() or 1.0)
     return np.asarray(rows, np.float64)
 
 
@@ -123,7 +123,7 @@ def maxent_weights(
 def solve(
     rows: Floats, target: Floats, log_prior: Floats, strength: float, mu: float = 0.0
 ) -> tuple[Floats, Floats, Floats]:
-    """``ln a``, the minimum of ``F(a) + mu sum_k a_k^2``, its gap; for many problems ``rows[problem, client, class]``."""
+    """``ln a``, the minimum of ``F(a) + mu sum_k a_k^2``, its gap; of many problems: ``rows[problem, client, class]``."""
     log_target = np.log(target, out=np.zeros(len(target)), where=target > 0)
     logs = log_prior - logsumexp(log_prior, axis=1, keepdims=True)
     value, slopes, mixture = _value(rows, log_target, log_prior, strength, mu, logs)

@@ -11,7 +11,7 @@ from entrofed.core.parts import Fact, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
-from entrofed.info.entropy import entropy
+from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.maxent import CERTIFIED, Target, check_target, label_rows, maxent_weights, target_distribution
 
 log = logging.getLogger("entrofed")
@@ -54,10 +54,11 @@ class MaxEnt(Weigher):
         target = target_distribution(self.target, counts, where)
         sizes = np.array([update.num_examples for update in updates], np.float64)
         prior = sizes / sizes.sum() if self.prior == "size" else np.full(len(updates), 1 / len(updates))
-        rows = label_rows(counts[[update.client for update in updates]], prior)
+        told = counts[[update.client for update in updates]]
+        rows = label_rows(told, prior)
         weights, gap = maxent_weights(rows, target, prior, strength=self.strength, least=self.least)
         if gap > CERTIFIED:
             log.warning("round %d: %s weights are up to %.1e nats from the best", context.round, self.name, gap)
-        bits = entropy(rows, base="bits")
+        bits = entropy_of_counts(told, base="bits")
         origins = [{"label_entropy_bits": float(h), "prior": float(p)} for h, p in zip(bits, prior, strict=True)]
         return Weighing(weights, origins)
