@@ -7,8 +7,8 @@ lambda > 0, the weights minimize over the simplex::
 
 Against the uniform q, ``KL(y || q) = ln C - H(y)``: the mixture of largest entropy. F is strictly convex, as a sum of
 the convex KL of a linear map and of the strictly convex KL to pi, so that the minimum is unique. Closed forms:
-``a = pi`` where all ``p_k`` are equal, ``a_k ~ q_k^(1 / (1 + lambda)) pi_k^(lambda / (1 + lambda))`` where labels are disjoint.
-``lambda`` to infinity gives pi, ``lambda`` to 0 the mixture alone.
+``a = pi`` where all ``p_k`` are equal, ``a_k ~ q_k^(1 / (1 + lambda)) pi_k^(lambda / (1 + lambda))`` where labels are
+disjoint. ``lambda`` to infinity gives pi, ``lambda`` to 0 the mixture alone.
 
 The solver is Newton's method; weights grow by steps in ``a`` and shrink by steps in ``ln a``, so that they stay
 positive and tiny ones cost no more steps than others. n clients need the solution of C equations (Woodbury). How far
@@ -123,7 +123,7 @@ def maxent_weights(
 def solve(
     rows: Floats, target: Floats, log_prior: Floats, strength: float, mu: float = 0.0
 ) -> tuple[Floats, Floats, Floats]:
-    """``ln a``, the minimum of ``F(a) + mu sum_k a_k^2``, its gap; of many problems: ``rows[problem, client, class]``."""
+    """``ln a``, the minimum of ``F(a) + mu sum_k a_k^2``, its gap; of many problems, ``[problem, client, class]``."""
     log_target = np.log(target, out=np.zeros(len(target)), where=target > 0)
     logs = log_prior - logsumexp(log_prior, axis=1, keepdims=True)
     value, slopes, mixture = _value(rows, log_target, log_prior, strength, mu, logs)
