@@ -4,7 +4,9 @@ import os
 import signal
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,8 +18,10 @@ from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend
 from entrofed.client.evaluate import evaluate
 from entrofed.client.work import work
+from entrofed.core.params import Layout
 from entrofed.core.tasks import PredictTask, Task, TrainTask
 from entrofed.core.types import Failure, Update
+from entrofed.data.federation import Federation
 from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
@@ -247,3 +251,35 @@ def test_many_short_tasks_go_together_and_one_that_kills_is_found_out(
     expected = run_on(InlineBackend(), digits, bench, tasks[:8]) * 8
     assert all(same(a.params, b.params) for a, b in zip(expected, outcomes, strict=True))
     assert 2 <= len((tmp_path / "deaths").read_text()) <= 3  # with others, and twice alone
+
+
+def own_network(width, tokens):
+    first = [torch.nn.Embedding(600, 4)] if tokens else []
+    return torch.nn.Sequential(*first, torch.nn.Flatten(), torch.nn.Linear(width, 2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "width"),
+    [
+        ("table", (3,), 3),
+        ("image", (5, 5, 3), 75),
+        ("tensor", (2, 3, 2, 2), 24),
+        ("text", (6,), 24),
+        ("tensor", (6,), 24),
+    ],
+)
+def test_own_data_of_every_kind(training, two_workers, same, kind, shape, width):
+    """Also with a client that has a single sample, and one that has none."""
+    tokens = width == 24 and len(shape) == 1
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 600, (40, *shape)) if tokens else rng.random((40, *shape)), np.arange(40) % 2
+    clients = [(x[:20], y[:20]), (x[20:21], y[20:21]), (x[:0], y[:0]), (x[21:], y[21:])]
+    federation = Federation.from_clients(clients, test=(x, y), kind=kind)
+    assert (federation.data.kind, federation.sizes.tolist()) == (kind, [20, 1, 0, 19])
+    build = partial(own_network, width, tokens)
+    layout = Layout.of(build())
+    bench = SimpleNamespace(build=build, layout=layout, params=layout.read(build()))
+    tasks = tasks_for(bench, training, [0, 1, 3])
+    here, there = (run_on(backend, federation, bench, tasks) for backend in (InlineBackend(), two_workers))
+    assert all(same(ours.params, theirs.params) for ours, theirs in zip(here, there, strict=True))
+    assert not same(here[0].params, here[2].params)

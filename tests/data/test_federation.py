@@ -120,7 +120,7 @@ def test_what_a_function_makes_is_checked(made: Any, said: str) -> None:
         ({"partition": "by_role"}, ConfigError, "clients = 2 does not apply to partition 'by_role'; leave it out"),
         ({"seed": -1}, ConfigError, "seed must be a whole number from 0 on, not -1"),
         ({"seed": "0"}, ConfigError, "seed must be a whole number from 0 on, not '0'"),
-        ({"holdout": 1.0}, ConfigError, "share must be at least 0 and below 1, not 1.0"),
+        ({"holdout": 1.0}, ConfigError, "the share that is held out must be at least 0 and below 1, not 1.0"),
         ({"validation": 1.0}, ConfigError, "change the share"),
         ({"participating": 3}, ConfigError, "participating = 3 is more than the 2 clients"),
         ({"normalize": "max"}, ConfigError, "unknown scaling 'max'; did you mean 'minmax'"),

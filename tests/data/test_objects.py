@@ -104,10 +104,15 @@ def test_bad_items(items: list[Any], said: str) -> None:
         labelled(Pairs(items), None, "it")
 
 
-@pytest.mark.parametrize("thing", [3, "visits.csv", None, iter([(1, 2)]), X, {"x": X}])
+@pytest.mark.parametrize("thing", [3, "visits.csv", None, iter([(1, 2)]), X])
 def test_what_is_no_dataset(thing: Any) -> None:
     with pytest.raises(DataError, match=r"it: (expected arrays|sample 0 cannot be read|item 0)"):
         labelled(thing, None, "it")
+
+
+def test_a_part_of_several_must_be_chosen() -> None:
+    with pytest.raises(DataError, match=r"found dict; choose one of its parts: 'train', 'test'"):
+        labelled({"train": Pairs([]), "test": Pairs([])}, None, "it")
 
 
 def test_hugging_face_by_type_and_by_name() -> None:
@@ -116,6 +121,7 @@ def test_hugging_face_by_type_and_by_name() -> None:
     assert (data.kind, data.classes, data.train_y.tolist()) == ("image", ("cat", "dog", "fox"), [2, 0] * 3)
     table = Table({"age": [1, 2, 3], "weight": [0.5, 1.5, 2.5], "label": ["ill", "well", "ill"]})
     np.testing.assert_array_equal(labelled(table, None, "it").x, [[1, 0.5], [2, 1.5], [3, 2.5]])
+    assert labelled(Table({"age": [1, 2, 3], "y": [0, 1, 0]}), None, "it").x.shape == (3, 1)
     tokens = Table({"attention_mask": [[1, 1]] * 2, "input_ids": [[5, 6], [7, 8]], "labels": [0, 1]})
     assert dataset_of(tokens, test=tokens).kind == "text"
 
@@ -132,6 +138,10 @@ def test_partitions_of_a_hugging_face_dataset() -> None:
     ("table", "said"),
     [
         (lambda: Table({"a": [1], "b": [2]}), "which of the columns a, b is the label.*rename_column"),
+        (
+            lambda: Table({"x": np.array([[1, 2], [3]], object), "y": [0, 1]}),
+            "it, x: samples must all have the same shape; resize, pad or cut them",
+        ),
         (lambda: Table({"label": [1]}), "no column besides the label 'label'"),
         (
             lambda: Table({"a": [1, 2], "text": ["x", "y"], "label": [0, 1]}),
@@ -148,11 +158,15 @@ def test_bad_hugging_face_datasets(table: Callable[[], Table], said: str) -> Non
         labelled(table(), None, "it")
 
 
+@pytest.mark.filterwarnings("ignore")  # theirs
 def test_the_real_ones() -> None:
     datasets = pytest.importorskip("datasets")
     names = datasets.ClassLabel(names=["no", "yes"])
-    table = datasets.Dataset.from_dict({"a": [1.0, 2.0, 3.0], "b": [4, 5, 6], "label": [0, 1, 0]})
-    found = labelled(table.cast_column("label", names), None, "it")
+    table = datasets.Dataset.from_dict(
+        {"a": [1.0, 2.0, 3.0], "b": [4, 5, 6], "label": [0, 1, 0]},
+        features=datasets.Features({"a": datasets.Value("float32"), "b": datasets.Value("int64"), "label": names}),
+    )
+    found = labelled(table, None, "it")
     np.testing.assert_array_equal(found.x, [[1, 4], [2, 5], [3, 6]])
     assert (found.y.tolist(), found.classes) == (["no", "yes", "no"], ("no", "yes"))
     images = datasets.Dataset.from_dict(

@@ -240,6 +240,11 @@ def test_bad_shares(share: float) -> None:
         dataset_of(TABLE, Y, test=share)
 
 
+def test_samples_are_named_by_their_own_number_also_where_a_share_is_for_testing() -> None:
+    with pytest.raises(DataError, match="the training part, x: sample 7 holds nan"):
+        dataset_of(NAN, Y, test=0.5)
+
+
 def test_a_share_of_nothing() -> None:
     with pytest.raises(DataError, match=r"test = 0\.01 of 12 samples leaves none for testing; raise the share"):
         dataset_of(TABLE, Y, test=0.01)

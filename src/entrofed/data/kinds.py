@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.data.dataset import Kind, Samples
-from entrofed.data.objects import numbers
 from entrofed.errors import DataError, unknown
 
 CHANNELS = (1, 3, 4)
@@ -19,7 +18,6 @@ def stored(parts: Mapping[str, NDArray[Any]], kind: str | None) -> tuple[Kind, d
     """The kind of the samples, each part as it is stored, and the greatest value that a pixel can have."""
     if kind is not None and kind not in get_args(Kind):
         raise unknown("kind", kind, get_args(Kind))
-    parts = {part: numbers(x, f"{part}, x") for part, x in parts.items()}
     train = parts[TRAINING]
     if train.ndim == 1:
         raise DataError(f"{TRAINING}, x: a single number per sample; give a table of one column, x.reshape(-1, 1)")

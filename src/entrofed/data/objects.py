@@ -4,7 +4,8 @@ Objects are known by what they can do, so that neither ``datasets`` nor anything
 object holds, the only error is a DataError that says where and what.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,7 +26,7 @@ INPUT_COLUMNS = ("image", "img", "input_ids", "pixel_values", "x", "features")
 
 @dataclass(frozen=True)
 class Labelled:
-    """Samples as an array ``[n, ...]``, and a label each: whole numbers, truth values or text."""
+    """Samples as an array ``[n, ...]`` of finite numbers, and a label each: whole numbers, truth values or text."""
 
     x: NDArray[Any]
     y: NDArray[Any]
@@ -54,6 +55,8 @@ def labelled(x: Any, y: Any, where: str) -> Labelled:
         return x
     if isinstance(x, tuple | list) and len(x) == 2:
         return labelled(x[0], x[1], where) if x[1] is not None else _refuse(x, where)
+    if isinstance(x, Mapping):  # also several Hugging Face datasets in one
+        return _refuse(x, where)
     if hasattr(x, "column_names") and hasattr(x, "with_format"):
         return _checked(_hugging_face(x, where), where)
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not hasattr(x, "__array__"):
@@ -63,6 +66,8 @@ def labelled(x: Any, y: Any, where: str) -> Labelled:
 
 def _refuse(found: Any, where: str) -> Labelled:
     hint = "; give its .dataset" if hasattr(found, "dataset") else ""
+    if isinstance(found, Mapping):
+        hint = f"; choose one of its parts: {', '.join(map(repr, found))}"
     raise DataError(
         f"{where}: expected arrays (x, y), a dataset with len() and [i] that gives (x, y), or a Hugging Face dataset; "
         f"found {type(found).__name__}{hint}"
@@ -74,7 +79,7 @@ def _checked(found: Labelled, where: str) -> Labelled:
         raise DataError(f"{where}, x: expected one row per sample, found {type(found.x.item()).__name__}")
     if len(found.x) != len(found.y):
         raise DataError(f"{where}: x has {len(found.x):,} samples and y {len(found.y):,} labels; give one label each")
-    return found
+    return replace(found, x=_numbers(found.x, f"{where}, x"))
 
 
 def array_of(values: Any, where: str) -> NDArray[Any]:
@@ -86,14 +91,17 @@ def array_of(values: Any, where: str) -> NDArray[Any]:
             raise DataError(f"{where}: values are missing (masked); fill them in, or leave out the samples")
         return np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
-        reason = "samples must all have the same shape" if "inhomogeneous" in str(error) else error
-        raise DataError(f"{where}: not readable as an array: {reason}") from None
+        if "inhomogeneous" in str(error):
+            raise DataError(f"{where}: samples must all have the same shape; resize, pad or cut them") from None
+        raise DataError(f"{where}: not readable as an array: {error}") from None
 
 
-def numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
+def _numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
     """The array if it holds numbers, all of them finite."""
     if values.dtype.kind == "O" and all(isinstance(value, Real | np.bool_) for value in values.flat):
         values = values.astype(np.float64)
+    if values.dtype.kind == "O" and any(isinstance(value, np.ndarray | list) for value in values.flat):
+        raise DataError(f"{where}: samples must all have the same shape; resize, pad or cut them")
     if values.dtype.kind not in "biuf":
         raise DataError(
             f"{where}: expected numbers, found {_what_is_in(values)}; turn it into numbers "
@@ -113,8 +121,6 @@ def _what_is_in(values: NDArray[Any]) -> str:
     if values.dtype.kind != "O":
         return {"U": "text", "S": "text", "T": "text", "c": "complex numbers"}.get(values.dtype.kind, str(values.dtype))
     kinds = sorted({type(value).__name__ for value in values.flat})
-    if any(isinstance(value, np.ndarray | list) for value in values.flat):
-        return "samples of different shapes"
     return f"a mixture of {' and '.join(kinds)}" if len(kinds) > 1 else kinds[0] if kinds else "nothing"
 
 
@@ -232,6 +238,6 @@ def _hugging_face(source: Any, where: str) -> Labelled:
                     f"{_what_is_in(column) if column.ndim == 1 else 'arrays'}; keep the columns that a sample is "
                     "made of (select_columns)"
                 )
-    together = np.column_stack(x) if len(inputs) > 1 else x[0]
+    together = np.column_stack(x) if x[0].ndim == 1 and x[0].dtype.kind != "O" else x[0]
     kind = "text" if inputs == ["input_ids"] else None
     return Labelled(together, y, tuple(names) if names is not None else None, kind)

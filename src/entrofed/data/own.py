@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from entrofed.core.seeds import stream
 from entrofed.data.dataset import Dataset, Kind
 from entrofed.data.kinds import TEST, TRAINING, VALIDATION, stored
-from entrofed.data.objects import SCOPE, Labelled, array_of, label_values, labelled, numbers
+from entrofed.data.objects import SCOPE, Labelled, array_of, label_values, labelled
 from entrofed.errors import ConfigError, DataError
 
 WORDS = {"b": "truth values", "i": "numbers", "U": "text"}
@@ -111,7 +111,6 @@ def dataset_of_clients(
         raise DataError(f"none of {len(found)} clients has a sample; give at least one client (x, y)")
     first, like = held[0]
     for client, samples in held:
-        numbers(samples.x, f"{client}, x")
         for what, here, there in (
             ("samples of shape", samples.x.shape[1:], like.x.shape[1:]),
             ("labels that are", WORDS[samples.y.dtype.kind], WORDS[like.y.dtype.kind]),
@@ -135,9 +134,9 @@ def _bytes(x: NDArray[Any]) -> str:
 
 
 def stratified_rows(y: NDArray[Any], share: float) -> NDArray[np.int64]:
-    """Sorted rows of a test part: of each class the share, to the next whole number, and never all of its samples.
+    """Sorted rows of a test part: of each class the share, rounded, and never all of its samples.
 
-    The parts of samples that are lost by rounding go to the classes that lost most. Drawn from a stream that no seed
+    Samples that are lost by rounding down are taken from the classes that lost most. Drawn from a stream that no seed
     changes, so that all runs on the same data have the same test part.
 
     >>> stratified_rows(np.repeat([0, 1], [8, 4]), 0.25).tolist()

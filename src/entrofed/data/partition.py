@@ -201,7 +201,7 @@ def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list
     a client with a single sample keeps it for training. A share of 0 leaves all test parts empty.
     """
     if not 0 <= share < 1:
-        raise ConfigError(f"share must be at least 0 and below 1, not {share}")
+        raise ConfigError(f"the share that is held out must be at least 0 and below 1, not {share}")
     train, test = [], []
     for shard in shards:
         size = min(max(round(share * len(shard)), 1), len(shard) - 1) if share and len(shard) else 0
