@@ -29,7 +29,8 @@ def values_of(spec: dict[str, Any], part: dict[str, Any]) -> list[dict[str, Any]
 def folder(tmp_path: Path) -> RunFolder:
     """A run of four clients with two labels each."""
     found = RunFolder(tmp_path / "x" / "seed-0")
-    found.start(parse({"data": {"name": "digits", "clients": 4}}))
+    experiment = parse({"data": {"name": "digits", "clients": 4}})
+    found.start(experiment, experiment.method.recipe)
     counts = [[4, 4, 0], [4, 4, 0], [0, 4, 4], [0, 4, 4]]
     facts = {"classes": ["a", "b", "c"], "participants": [0, 1, 2, 3], "label_counts": counts}
     (found.path / "federation.json").write_text(json.dumps(facts))

@@ -79,7 +79,8 @@ def maker(root: Path) -> Make:
             "rounds": max(len(records), 1) + (not finished),
             "data": {"name": "digits", "clients": CLIENTS},
         }
-        folder.start(parse({**table, **settings}))
+        experiment = parse({**table, **settings})
+        folder.start(experiment, experiment.method.recipe)
         (folder.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in records))
         counts = [[5 * client + 1, 3, client % 2] for client in range(CLIENTS)]
         facts = {"classes": list(classes), "participants": list(range(CLIENTS)), "label_counts": counts}

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ class Setup:
     """What an experiment file stands for, with the data at hand."""
 
     experiment: Experiment
+    method: Method
     federation: Federation
     build: Callable[[], torch.nn.Module]
     layout: Layout
@@ -43,11 +45,6 @@ class Setup:
     """The model before the first round."""
     network: Network | None = None
     """The peers' connections, where there is no server."""
-
-    @property
-    def method(self) -> Method:
-        """The recipe; built once."""
-        return self.experiment.method.recipe
 
     @property
     def workload(self) -> Workload:
@@ -61,37 +58,57 @@ def compiler() -> tuple[str, bool]:
     return name, shutil.which(name) is not None
 
 
-def prepare(experiment: Experiment, data_directory: Path | None = None) -> Setup:
-    """Load and deal out the data, build the model, and check that method, model and data go together."""
-    experiment.check()
+def prepare(
+    experiment: Experiment,
+    data_directory: Path | None = None,
+    *,
+    federation: Federation | None = None,
+    model: Any = None,
+    method: Method | None = None,
+) -> Setup:
+    """Load and deal out the data, build the model, and check that method, model and data go together.
+
+    Args:
+        experiment: What is to be run.
+        data_directory: Where datasets lie; None for the default.
+        federation: In place of the data that the experiment names.
+        model: In place of the experiment's: a name, a table of a name and options.
+        method: In place of the experiment's.
+    """
+    method = experiment.method.recipe if method is None else method
+    try:
+        experiment.check(method)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     called, there = compiler()
     if experiment.engine.compile and experiment.engine.backend in ("inline", "processes") and not there:
         raise ConfigError(
             f"engine.compile = true needs a C++ compiler, and there is no {called!r}; install one, name another in the "
             "environment variable CXX, or leave engine.compile out"
         )
-    federation = federate(experiment.data, experiment.seed, data_directory)
+    if federation is None:
+        federation = federate(experiment.data, experiment.seed, data_directory)
     data = federation.data
     for name in experiment.method.augment:
         if data.kind != "image":
             raise ConfigError(f"method.augment: {name!r} is for images, and {data.name!r} holds none; leave it out")
         if name in NEED_COLOUR and data.train_x.shape[1] != 3:
             raise ConfigError(f"method.augment: {name!r} is for colour images, and those of {data.name!r} are gray")
-    if VALIDATION in experiment.method.recipe.needs and not data.validation_size:
+    if VALIDATION in method.needs and not data.validation_size:
         raise ConfigError(
             f"method {experiment.method.name!r} weighs by predictions on a validation set, and {data.name!r} has none; "
             "let the server keep a share of the training data, for example data.validation = 0.1"
         )
-    spec = {"name": experiment.model} if isinstance(experiment.model, str) else dict(experiment.model)
+    given = experiment.model if model is None else model
+    spec = {"name": given} if isinstance(given, str) else dict(given)
     name = spec.pop("name")
     known = partial(build_model, name) if name in MODELS else lookup("model", name)
-    method = experiment.method.recipe
     build = method.server.network(partial(known, data.train_x.shape[1:], len(data.classes), **spec))
     with torch_stream(experiment.seed, "init"):
-        model = build()
-    method.objective.check(model)
-    layout = Layout.of(model)
-    return Setup(experiment, federation, build, layout, layout.read(model), _network(experiment, federation))
+        first = build()
+    method.objective.check(first)
+    layout = Layout.of(first)
+    return Setup(experiment, method, federation, build, layout, layout.read(first), _network(experiment, federation))
 
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:

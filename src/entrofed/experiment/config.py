@@ -21,7 +21,7 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -66,6 +66,11 @@ PARTITION_KEYS = (
 def _was_run(info: ValidationInfo) -> bool:
     """Whether the experiment was run before: it is read as it is, also where its parts are not installed."""
     return bool((info.context or {}).get("stored"))
+
+
+def _is_given(info: ValidationInfo, section: str) -> bool:
+    """Whether the section only describes what is handed over as an object."""
+    return section in (info.context or {}).get("given", ())
 
 
 class Section(BaseModel):
@@ -117,7 +122,7 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _fits_partition(self, info: ValidationInfo) -> "DataSection":
-        if _was_run(info):
+        if _was_run(info) or _is_given(info, "data"):
             return self
         if self.name not in datasets():
             raise ValueError(str(unknown("dataset", self.name, datasets())))
@@ -263,18 +268,17 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent_experiment(self, info: ValidationInfo) -> "Experiment":
-        if not _was_run(info):
-            self.check()
+        if not _was_run(info) and not _is_given(info, "method"):
+            self.check(self.method.recipe)
         return self
 
-    def check(self) -> None:
+    def check(self, method: Method) -> None:
         """Raise a ValueError if the sections do not go together, a ConfigError if the parts do not."""
         if self.rounds % self.evaluate_every and not self.evaluate_last:
             raise ValueError(
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated; change one of them, or set evaluate_last = 1"
             )
-        method = self.method.recipe
         method.server.check(method, self.method.training())
         if self.topology is not None:
             self._check_peers(method)
@@ -326,15 +330,24 @@ def parse_text(text: str) -> Experiment:
 
 
 def parse(
-    table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment", *, stored: bool = False
+    table: Mapping[str, Any],
+    overrides: Iterable[str] = (),
+    where: str = "experiment",
+    *,
+    stored: bool = False,
+    given: Collection[str] = (),
 ) -> Experiment:
-    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
+    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one.
+
+    ``given``: which of ``data``, ``model`` and ``method`` are handed over to
+    :func:`~entrofed.experiment.build.prepare` as objects; the table only describes these.
+    """
     table = dict(table)
     for override in overrides:
         _set(table, override)
     try:
-        experiment = Experiment.model_validate(table, context={"stored": stored})
-        if not stored:
+        experiment = Experiment.model_validate(table, context={"stored": stored, "given": given})
+        if not stored and "model" not in given:
             model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
             if not isinstance(model, str):
                 raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")

@@ -86,11 +86,11 @@ class RunFolder:
                 "Take another name, or replace the run with --overwrite"
             )
 
-    def start(self, experiment: Experiment) -> None:
+    def start(self, experiment: Experiment, method: Method) -> None:
         """Write what is known before the first round."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
-        write_whole(self.path / "method.json", json.dumps(method_facts(experiment.method.recipe), indent=2) + "\n")
+        write_whole(self.path / "method.json", json.dumps(method_facts(method), indent=2) + "\n")
         write_whole(self.path / "experiment.toml", to_toml(experiment))
 
     def experiment(self) -> Experiment:

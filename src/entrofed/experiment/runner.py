@@ -183,7 +183,7 @@ def run(
     with folder.claimed():
         folder.check(experiment, resume=resume)
         setup = setup or prepare(experiment, data_directory)
-        folder.start(experiment)
+        folder.start(experiment, setup.method)
         folder.keep_federation(setup.federation)
         engine, method = experiment.engine, experiment.method
         used = backend or backend_of(engine.backend, engine.workers, engine.timeout)
