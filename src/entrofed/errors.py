@@ -12,9 +12,13 @@
 Messages say what is wrong and where, the rule, and the remedy.
 """
 
-from collections.abc import Callable, Collection, Iterable
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from inspect import Parameter, signature
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 
@@ -79,3 +83,37 @@ def check_options(what: str, function: Callable[..., Any], given: Collection[str
             raise unknown(f"option of {what}", name, options)
     if lacking := [name for name, default in options.items() if default is Parameter.empty and name not in given]:
         raise ConfigError(f"{what} needs {', '.join(lacking)}")
+
+
+LIBRARIES = frozenset({"entrofed", "numpy", "torch", *sys.stdlib_module_names})
+"""Whose lines are not the ones to look at when a user's code fails."""
+
+
+def place(error: BaseException) -> str:
+    """Where an exception came from: the innermost line that is not in a library; if all are, that is not in ours."""
+    found = ""
+    theirs = False
+    for frame, line in walk_tb(error.__traceback__):
+        package = str(frame.f_globals.get("__name__")).split(".")[0]
+        if package not in LIBRARIES or (not theirs and package != "entrofed"):
+            theirs = package not in LIBRARIES
+            found = f"{frame.f_code.co_qualname}, {Path(frame.f_code.co_filename).name} line {line}"
+    return found
+
+
+def said(error: BaseException) -> str:
+    """An exception in one line, with the place it came from."""
+    where = place(error)
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return f"{words} ({where})" if where else words
+
+
+@contextmanager
+def blamed(who: str, error: type[EntrofedError] = EntrofedError) -> Iterator[None]:
+    """Whatever is raised inside, unless it is one of ours, becomes an error that names who raised it."""
+    try:
+        yield
+    except EntrofedError:
+        raise
+    except Exception as raised:
+        raise error(f"{who}: {said(raised)}") from raised

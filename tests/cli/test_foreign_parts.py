@@ -44,8 +44,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     def refuse(kind: str, *_: Any, **__: Any) -> None:
         raise AssertionError(f"a {kind} was asked for")
 
-    for module in (registry, config):
-        for asked in ("known", "lookup", "build"):
+    for module, names in ((registry, ("known", "lookup", "build")), (config, ("known", "lookup", "method_of"))):
+        for asked in names:
             monkeypatch.setattr(module, asked, refuse)
     return found
 

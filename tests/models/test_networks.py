@@ -29,7 +29,14 @@ NETWORKS = [
     ("vgg11", (3, 32, 32), 10, {"head": "hidden"}, 9_750_922, 0),
     ("vgg8", (3, 32, 32), 10, {}, 4_441_226, 0),
     ("char_lstm", (80,), 80, {}, 819_920, 0),
+    ("text", (80,), 4, {"vocabulary": 1000}, 139_012, 0),
+    ("text", (80,), 4, {"vocabulary": 1000, "reader": "lstm", "embedding": 8, "hidden": 16}, 9_732, 0),
+    ("text", (80,), 4, {"vocabulary": 1000, "reader": "mean", "embedding": 8}, 8_036, 0),
+    ("auto", (1, 28, 28), 10, {"kind": "image"}, 1_082_570, 451),
+    ("auto", (30,), 2, {"kind": "table"}, 41_090, 0),
+    ("auto", (80,), 4, {"kind": "text", "vocabulary": 1000}, 139_012, 0),
 ]
+TOKENS = {"char_lstm", "text"}
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +48,7 @@ def _seeded():
 
 def sample(name, shape, batch=2):
     generator = torch.Generator().manual_seed(0)
-    if name == "char_lstm":
+    if name in TOKENS or (name == "auto" and shape == (80,)):
         return torch.randint(0, 80, (batch, *shape), generator=generator, dtype=torch.uint8)
     return torch.rand(batch, *shape, generator=generator)
 
@@ -126,7 +133,8 @@ def test_tokens_of_any_integer_type_and_order_matters():
     [
         ("lenet5", (64,), "16x16"),
         ("lenet5", (1, 8, 8), "16x16"),
-        ("cnn", (28, 28), "8x8"),
+        ("cnn", (28, 28), "1x1"),
+        ("text", (3, 32, 32), "(length,)"),
         ("vgg11", (1, 28, 28), "32x32"),
         ("simple_mobilenet", (3,), "4x4"),
         ("iris_mlp", (5,), "(4,)"),
@@ -135,7 +143,7 @@ def test_tokens_of_any_integer_type_and_order_matters():
 )
 def test_wrong_shape_says_what_is_expected_and_what_is_there(name, shape, expects):
     with pytest.raises(ConfigError) as caught:
-        build(name, shape, 10)
+        build(name, shape, 10, **({"vocabulary": 9} if name == "text" else {}))
     message = str(caught.value)
     assert repr(name) in message
     assert expects in message
@@ -152,6 +160,11 @@ def test_wrong_shape_says_what_is_expected_and_what_is_there(name, shape, expect
         ("iris_mlp", (4,), 3, {"features": 9}, "unknown option"),
         ("iris_mlp", (4,), 3, {"dropout": 1.0}, "below 1, not 1.0"),
         ("mlp", (4,), 3, {"hidden": ()}, "at least one layer"),
+        ("mlp", (4,), 3, {"hidden": 64}, "such as [64, 32], not 64"),
+        ("mlp", (4,), 3, {"hidden": ["a"]}, "at least one layer"),
+        ("text", (4,), 3, {}, "needs vocabulary"),
+        ("text", (4,), 3, {"vocabulary": 0}, "at least 1, not 0"),
+        ("text", (4,), 3, {"vocabulary": 9, "reader": "bert"}, "gru, lstm, mean"),
         ("mlp", (), 3, {}, "at least one axis"),
         ("mlp", (4, 0), 3, {}, "(4, 0)"),
         ("mlp", (4,), 1, {}, "at least 2 classes"),
@@ -183,3 +196,30 @@ def test_pooling_before_relu_is_what_the_papers_write(name: str, shape: tuple[in
         gradients.append(torch.autograd.grad(loss, list(network.parameters()), allow_unused=True))
     assert [a is None for a in gradients[0]] == [b is None for b in gradients[1]]
     assert all(a is None or torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "left"),
+    [((1, 1, 1), 1), ((3, 2, 5), 1), ((3, 8, 8), 1), ((1, 28, 28), 9), ((1, 71, 64), 64), ((3, 224, 300), 64)],
+)
+def test_cnn_takes_images_of_any_size(shape: tuple[int, ...], left: int) -> None:
+    network = build("cnn", shape, 3).eval()
+    first = next(layer for layer in network.modules() if isinstance(layer, nn.Linear))
+    assert first.in_features == 128 * left
+    assert network(torch.rand(2, *shape)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("reader", ["gru", "lstm", "mean"])
+def test_padding_does_not_count(reader: str) -> None:
+    network = build("text", (4,), 3, vocabulary=9, embedding=5, hidden=6, reader=reader).eval()
+    short, long = torch.tensor([[3, 7, 0, 0]]), torch.tensor([[3, 7, 0, 0, 0, 0, 0]])
+    assert torch.equal(network(short), network(long))
+    assert torch.equal(network(short), network(short.to(torch.uint8)))
+    assert not torch.equal(network(short), network(torch.tensor([[3, 7, 1, 0]])))
+    assert network(torch.zeros(1, 4, dtype=torch.int64)).isfinite().all()
+
+
+def test_a_mean_is_that_of_the_embeddings() -> None:
+    network = build("text", (4,), 3, vocabulary=9, embedding=2, reader="mean")
+    weight = network.encoder.embedding.weight
+    assert torch.allclose(network.encoder(torch.tensor([[3, 7, 0, 0]])), (weight[3] + weight[7]) / 2)

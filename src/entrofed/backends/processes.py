@@ -2,6 +2,7 @@
 
 The dataset lies once in shared memory. A worker has a block of shared memory for what comes in and one for what goes
 out: every array of a task and of what comes of it is copied there, and nothing but small records goes through the pipe.
+A user's own objects are sent once (:mod:`entrofed.backends.sending`), and the user's script is not run again.
 Blocks grow as needed. The longest tasks go first, and a worker takes the next as soon as it is free. A worker that dies
 is replaced and its task tried once more, then given up.
 """
@@ -18,6 +19,8 @@ from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,13 +28,16 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
+from entrofed.backends.sending import Outbox, forget, keep, packed, unpacked
 from entrofed.backends.shared import Handle, SharedArrays, SharedBlock, Spec, placed
-from entrofed.client.work import attempt
+from entrofed.client.runtime import ClientRuntime
+from entrofed.client.work import attempt, failure_of
 from entrofed.core.params import Layout, Params
 from entrofed.core.tasks import Task
 from entrofed.core.types import Failure
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
+from entrofed.errors import ConfigError
 
 TUNABLES = "GLIBC_TUNABLES"
 SHORT, TOGETHER, TURNS = 64, 16, 4
@@ -68,12 +74,14 @@ class ProcessBackend(Backend):
             names=tuple(arrays),
             arrays=self._data.handle,
             federation={name: value for name, value in _fields(federation).items() if name != "data"},
-            build=workload.build,
+            build=packed(workload.build),
             layout=workload.layout,
             compiled=workload.compiled,
+            path=tuple(sys.path),
         )
+        outbox = Outbox()
         for worker in self._workers:
-            worker.open(setting)
+            worker.open(setting, outbox)
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Do the tasks, longest first, on whichever worker is free; what moves more than it computes, here."""
@@ -98,31 +106,39 @@ class ProcessBackend(Backend):
             if tries[index] < most:
                 waiting.appendleft(bundle)
 
-        while waiting or busy:
-            while idle and waiting:
-                give(idle.pop())
-            soonest = min(deadline for _, _, deadline in busy.values())
-            ready = wait(list(busy), timeout=max(0.0, soonest - time.monotonic()))
-            now = time.monotonic()
-            late = [key for key, (_, _, deadline) in busy.items() if key not in ready and now >= deadline]
-            for key in [*ready, *late]:
-                worker, bundle, _ = busy.pop(key)
-                parcel = None
-                if key in late:
-                    worker.replace()
-                    failed(bundle, f"no answer within {self._timeout:g} s", 1)
-                else:
-                    try:
-                        parcel = worker.take()
-                    except EOFError:
-                        failed(bundle, f"its worker died (exit code {worker.replace()}), {{times}} times", TRIES)
-                if waiting:
-                    give(worker)  # before what it has made is looked at, so that it does not wait
-                else:
-                    idle.append(worker)
-                if parcel is not None:
-                    for index, outcome in zip(bundle, worker.unpack(parcel), strict=True):
-                        outcomes[index] = outcome
+        try:
+            while waiting or busy:
+                while idle and waiting:
+                    give(idle.pop())
+                soonest = min(deadline for _, _, deadline in busy.values())
+                ready = wait(list(busy), timeout=max(0.0, soonest - time.monotonic()))
+                now = time.monotonic()
+                late = [key for key, (_, _, deadline) in busy.items() if key not in ready and now >= deadline]
+                for key in [*ready, *late]:
+                    worker, bundle, _ = busy.pop(key)
+                    parcel = None
+                    if key in late:
+                        worker.replace()
+                        failed(bundle, f"no answer within {self._timeout:g} s", 1)
+                    else:
+                        try:
+                            parcel = worker.take()
+                        except EOFError:
+                            failed(bundle, f"its worker died (exit code {worker.replace()}), {{times}} times", TRIES)
+                    if waiting:
+                        give(worker)  # before what it has made is looked at, so that it does not wait
+                    else:
+                        idle.append(worker)
+                    if isinstance(parcel, Failure):
+                        for index in bundle:
+                            outcomes[index] = parcel
+                    elif parcel is not None:
+                        for index, outcome in zip(bundle, worker.unpack(parcel), strict=True):
+                            outcomes[index] = outcome
+        except ConfigError:  # a task that cannot be sent: nobody waits for the others
+            for worker, _, _ in busy.values():
+                worker.replace()
+            raise
         return outcomes
 
     def _bundles(self, tasks: Sequence[Task]) -> list[list[int]]:
@@ -155,14 +171,17 @@ class _Setting:
     names: tuple[str, ...]
     arrays: Handle
     federation: dict[str, Any]
-    build: Callable[[], torch.nn.Module]
+    build: bytes
     layout: Layout
     compiled: bool
+    path: tuple[str, ...]
+    """Where modules are looked for."""
 
     def workload(self, arrays: list[NDArray[Any]]) -> Workload:
         """The workload, once the arrays are at hand."""
         data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
-        return Workload(Federation(data=data, **self.federation), self.build, self.layout, self.compiled)
+        build = unpacked(self.build)
+        return Workload(Federation(data=data, **self.federation), build, self.layout, self.compiled)
 
 
 _Parcel = tuple[Any, str, tuple[Spec, ...], tuple[bool, ...]]
@@ -237,14 +256,15 @@ class _Worker:
         theirs.close()
         self._packer.forget()
         if self._setting is not None:
-            self._send(self._setting)
+            self.open(self._setting, self._outbox)
 
     def _send(self, message: Any) -> None:
         with suppress(OSError):  # if it is dead, the next read says so
             self.connection.send(message)
 
-    def open(self, setting: _Setting) -> None:
-        self._setting = setting
+    def open(self, setting: _Setting, outbox: Outbox) -> None:
+        """Set up an experiment; the own objects of its tasks go to the ``outbox``."""
+        self._setting, self._outbox, self._has = setting, outbox, 0
         self._packer.forget()
         self._send(setting)
 
@@ -258,10 +278,15 @@ class _Worker:
             self._inbox = SharedBlock(size=size + SPARE)
             self._packer.forget()
         self._turn = 1 - self._turn
-        self._send((self._packer.write(self._inbox), self._outboxes[self._turn].name))
+        message = self._outbox.dumps((self._packer.write(self._inbox), self._outboxes[self._turn].name))
+        if self._has < len(self._outbox.contents):
+            self._send(self._outbox.contents[self._has :])
+            self._has = len(self._outbox.contents)
+        with suppress(OSError):
+            self.connection.send_bytes(message)
 
-    def take(self) -> _Parcel:
-        """What came of the tasks, still packed; EOFError if the worker died over them."""
+    def take(self) -> _Parcel | Failure:
+        """What came of the tasks, still packed, or why nothing did; EOFError if the worker died over them."""
         try:
             found = self.connection.recv()
             while isinstance(found, int):  # bytes that it needs to lay down what it has
@@ -271,7 +296,7 @@ class _Worker:
                 found = self.connection.recv()
         except OSError as error:
             raise EOFError from error
-        parcel: _Parcel = found
+        parcel: _Parcel | Failure = found
         return parcel
 
     def unpack(self, parcel: _Parcel) -> Any:
@@ -304,15 +329,19 @@ def _as_a_worker_wants_it() -> Iterator[None]:
     """What a process started here inherits: Ctrl-C is for the parent alone, and memory comes in huge pages.
 
     With them, training spends up to 15 % less time on page faults. A user's own ``GLIBC_TUNABLES`` are left alone;
-    other C libraries do not read the variable.
+    other C libraries do not read the variable. The user's script is hidden: a process that finds it runs it again, and
+    without ``if __name__ == "__main__"`` it would start workers of its own, and these again.
     """
+    script = sys.modules["__main__"]
     in_main_thread = threading.current_thread() is threading.main_thread()  # elsewhere signals cannot be set
     before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     ours = TUNABLES not in os.environ
     os.environ.setdefault(TUNABLES, "glibc.malloc.hugetlb=1")
+    sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
+        sys.modules["__main__"] = script
         if ours:
             del os.environ[TUNABLES]
         if in_main_thread:
@@ -334,26 +363,70 @@ class _Blocks:
         return self._known[name]
 
 
+class _Desk:
+    """A worker's side: a runtime, and tasks that are done with it."""
+
+    def __init__(self) -> None:
+        self.blocks = _Blocks()
+        self._runtime: ClientRuntime | None = None
+        self._data: SharedArrays | None = None
+        self._failure: Failure | None = None
+
+    def do(self, raw: bytes) -> tuple[tuple[Any, ...], str] | Failure | None:
+        """What came of the tasks in a message, and the block that it goes to; None of a message without tasks."""
+        try:
+            message = ForkingPickler.loads(raw)
+        except Exception as error:  # tasks with something that cannot be loaded here
+            return failure_of(error)
+        if isinstance(message, _Setting | list):
+            try:
+                self._set_up(message)
+            except Exception as error:
+                self._failure = failure_of(error)  # is told when tasks come
+            return None
+        if self._failure is not None:
+            return self._failure
+        parcel, outbox = message
+        tasks = _unpack(parcel, self.blocks.find(parcel[1]).view)
+        return tuple([attempt(task, self._runtime) for task in tasks]), outbox
+
+    def _set_up(self, message: _Setting | list[bytes]) -> None:
+        """An experiment, or own objects for its tasks."""
+        if not isinstance(message, _Setting):
+            keep(message)
+            return
+        forget()
+        self._failure, self._runtime = None, None
+        sys.path[:] = message.path
+        self._data = SharedArrays.attach(message.arrays)
+        self._runtime = message.workload(self._data.arrays).runtime()
+
+
 def _work(connection: Connection) -> None:
     """A worker's life: set up a runtime, do tasks, end when the parent lets go of the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
-    blocks, packer = _Blocks(), _Packer()
-    runtime, data = None, None
-    while True:
-        try:
-            message = connection.recv()
-            if isinstance(message, _Setting):
-                data = SharedArrays.attach(message.arrays)
-                runtime = message.workload(data.arrays).runtime()
+    desk, packer = _Desk(), _Packer()
+    with suppress(EOFError, OSError):
+        while True:
+            found = desk.do(connection.recv_bytes())
+            if found is None:
                 continue
-            parcel, outbox = message
-            tasks = _unpack(parcel, blocks.find(parcel[1]).view)
-            size, target = packer.lay_out(tuple([attempt(task, runtime) for task in tasks])), blocks.find(outbox)
+            if isinstance(found, Failure):
+                connection.send(found)
+                continue
+            outcomes, outbox = found
+            size, target = packer.lay_out(outcomes), desk.blocks.find(outbox)
             if size > target.size:
                 connection.send(size)
-                target = blocks.find(connection.recv())
+                target = desk.blocks.find(connection.recv())
             packer.forget()
-            connection.send(packer.write(target))
-        except (EOFError, OSError):
-            return
+            connection.send_bytes(_answer(packer.write(target)))
+
+
+def _answer(parcel: _Parcel) -> Any:
+    """What goes back; a user's part may have made something that cannot."""
+    try:
+        return ForkingPickler.dumps(parcel)
+    except Exception as error:
+        return ForkingPickler.dumps(failure_of(error))

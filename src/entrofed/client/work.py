@@ -26,7 +26,7 @@ from entrofed.core.tasks import (
     TrainTask,
 )
 from entrofed.core.types import Failure, Update
-from entrofed.errors import EntrofedError
+from entrofed.errors import EntrofedError, place
 from entrofed.info.prediction import Predictions
 from entrofed.objectives.cross_entropy import CrossEntropy
 
@@ -35,10 +35,14 @@ def attempt(task: Task, runtime: ClientRuntime | None) -> Any:
     """What comes of a task; an exception is a :class:`Failure`, so that one client never ends a run."""
     try:
         return work(task, runtime)
-    except EntrofedError as error:
-        return Failure(f"{type(error).__name__}: {error}", error)
     except Exception as error:
-        return Failure(f"{type(error).__name__}: {error}")
+        return failure_of(error)
+
+
+def failure_of(error: Exception) -> Failure:
+    """An exception as an outcome that can be sent."""
+    ours = error if isinstance(error, EntrofedError) and type(error).__module__ == EntrofedError.__module__ else None
+    return Failure(f"{type(error).__name__}: {error}", ours, place(error) or type(error).__name__)
 
 
 @singledispatch

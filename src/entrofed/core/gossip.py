@@ -23,7 +23,7 @@ from entrofed.core.records import ClientRecord, PeerRecord, Refusal, RoundRecord
 from entrofed.core.round import Evaluation, PeersEvaluated, Pooled, told_bytes, update_bytes
 from entrofed.core.tasks import Backend, ConsensusTask, PoolTask, TrainTasks
 from entrofed.core.types import Failure, PartState, State
-from entrofed.core.validation import admit
+from entrofed.core.validation import admit, check_first
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.info.entropy import effective_cohort
 
@@ -104,7 +104,10 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
 
     training = TrainTasks(job, state)
     tasks = [training.task(k, server.broadcast(own[k]), params=models[k]) for k in awake]
-    updates, refused = admit(job, awake, backend.run(tasks))
+    answers = backend.run(tasks)
+    if not state.round:
+        check_first(answers)
+    updates, refused = admit(job, awake, answers)
     for node, reason in refused.items():
         log.warning("round %d: the model of node %d is refused: %s", state.round, node, reason)
     sent = {update.client: update for update in updates}
@@ -188,5 +191,6 @@ def _peer_record(node: int, received: list[int], pooled: Pooled | None, evaluate
 def usable(outcome: Any) -> Any:
     """What came of a task that must not fail."""
     if isinstance(outcome, Failure):
-        raise outcome.error or EntrofedError(outcome.reason)
+        where = f" ({outcome.where})" if outcome.where else ""
+        raise outcome.error or EntrofedError(outcome.reason + where)
     return outcome

@@ -309,6 +309,8 @@ class Method:
     weigher: Weigher
     objective: Objective
     server: ServerRule
+    name: str = field(default="", compare=False)
+    """Of the recipe it comes from."""
 
     @property
     def parts(self) -> tuple[Part, ...]:

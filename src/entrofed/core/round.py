@@ -23,7 +23,8 @@ from entrofed.core.records import ClientRecord, Metrics, Refusal, RoundRecord, S
 from entrofed.core.seeds import stream
 from entrofed.core.tasks import Backend, FactTask, TrainTask, TrainTasks
 from entrofed.core.types import Context, Failure, PartState, Selection, State, Update, Weighing
-from entrofed.core.validation import admit, fact_problem, safe_weights
+from entrofed.core.validation import admit, check_first, fact_problem, safe_weights
+from entrofed.errors import EntrofedError, blamed
 from entrofed.info.bounds import Alignment
 from entrofed.info.entropy import effective_cohort
 
@@ -134,16 +135,21 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
         traffic += Traffic(up=sum(told_bytes(job, client) for client in job.participants.tolist()))
         if method.has_fact(FIRST_UPDATE):  # everybody trains once; nothing of it is aggregated
             survey = [training.task(client, broadcast, purpose="survey") for client in among.tolist()]
-            surveyed, _ = admit(job, among.tolist(), backend.run(survey))
+            answers = backend.run(survey)
+            check_first(answers)
+            surveyed, _ = admit(job, among.tolist(), answers)
             selector = method.selector.observe(selector, state.params, surveyed)
             traffic += Traffic(len(among) * model, len(surveyed) * model)
     rng = stream(job.seed, "select", state.round)
-    candidates = method.selector.candidates(clients, among, rules.cohort, rng)
+    with blamed(f"selector {method.selector.name!r}"):
+        candidates = method.selector.candidates(clients, among, rules.cohort, rng)
     for fact in method.facts_told("before_round"):
-        told = ask(fact, job, state.params, candidates, backend)
+        told = ask(fact, job, state.params, candidates, backend, first=not state.round)
         clients = replace(clients, facts={**clients.facts, fact.name: told})
         traffic += Traffic(len(candidates) * model, sum(value.nbytes for value in told if value is not None))
-    selection = method.selector.select(selector, clients, candidates, rules.cohort, rng)
+    with blamed(f"selector {method.selector.name!r}"):
+        selection = method.selector.select(selector, clients, candidates, rules.cohort, rng)
+    _check_cohort(selection.clients, candidates, method.selector.name)
     selection = replace(selection, reasons=scalars(selection.reasons, f"selector {method.selector.name!r}: reasons"))
     gone = rules.faults.dropped(job.seed, state.round, selection.clients)
     tasks = tuple(
@@ -155,9 +161,19 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
     return RoundPlan(selection, tasks, len(among), broadcast, training.training.lr, traffic, watch.seconds)
 
 
+def _check_cohort(chosen: Sequence[int], candidates: NDArray[np.int64], selector: str) -> None:
+    """Raise an EntrofedError unless different clients were chosen among those who are there."""
+    strangers = set(chosen) - set(candidates.tolist())
+    if strangers or len(set(chosen)) < len(chosen):
+        wrong = f"{min(strangers)}, who is no candidate" if strangers else "somebody twice"
+        raise EntrofedError(f"selector {selector!r} chose {wrong}: {list(chosen)[:20]}")
+
+
 def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]) -> RoundOutcome:
     """Make the next model of what came back; ``answers[i]`` is that to ``plan.tasks[i]``."""
     watch, chosen = Stopwatch(), plan.selection.clients
+    if not state.round:
+        check_first(answers)
     given = {task.client: answer for task, answer in zip(plan.tasks, answers, strict=True)}
     dropped = Failure("dropped out")
     updates, refused = admit(job, chosen, [given.get(client, dropped) for client in chosen])
@@ -173,10 +189,12 @@ def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]
             "round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), job.rules.quorum
         )
     kept = {update.client: update.client_state for update in updates if update.client_state} if pooled.enough else {}
+    with blamed(f"selector {job.method.selector.name!r}"):
+        selector = job.method.selector.observe(plan.selection.state, state.params, updates)
     after = State(
         round=state.round + 1,
         params=pooled.params,
-        selector=job.method.selector.observe(plan.selection.state, state.params, updates),
+        selector=selector,
         server=pooled.server,
         client_states=state.client_states | kept,
         skipped=0 if pooled.enough else state.skipped + 1,
@@ -198,7 +216,8 @@ def pool(job: Job, state: State, updates: Sequence[Update]) -> Pooled:
     )
     weighing = safe_weights(job.method.weigher, updates, context)
     watch.lap("weigh")
-    params, server = job.method.server.apply(updates, weighing.weights, context, state.server)
+    with blamed(f"server rule {job.method.server.name!r}"):
+        params, server = job.method.server.apply(updates, weighing.weights, context, state.server)
     watch.lap("aggregate")
     return Pooled(params, server, weighing, enough=True, seconds=watch.seconds)
 
@@ -247,12 +266,18 @@ def round_record(
 
 
 def ask(
-    fact: Fact, job: Job, params: Params, clients: NDArray[np.int64], backend: Backend
+    fact: Fact, job: Job, params: Params, clients: NDArray[np.int64], backend: Backend, *, first: bool
 ) -> Sequence[NDArray[Any] | None]:
-    """What clients tell of a fact; None for all others, for failures, and for what cannot be used."""
+    """What clients tell of a fact; None for all others, for failures, and for what cannot be used.
+
+    ``first``: nobody was asked before; if all fail alike, the fact is wrong and not a client.
+    """
     told: list[NDArray[Any] | None] = [None] * len(job.clients.sizes)
     tasks = [FactTask(fact, int(client), params, int(job.clients.sizes[client])) for client in clients]
-    for client, value in zip(clients.tolist(), backend.run(tasks), strict=True):
+    answers = backend.run(tasks)
+    if first:
+        check_first(answers)
+    for client, value in zip(clients.tolist(), answers, strict=True):
         failed = isinstance(value, Failure)
         if (reason := value.reason if failed else fact_problem(fact, value, job.clients.classes)) is None:
             told[client] = value
@@ -266,9 +291,8 @@ def tell_once(job: Job, params: Params, backend: Backend) -> Job:
     facts = dict(job.clients.facts)
     for fact in job.method.facts_told("once"):
         if fact.name != FIRST_UPDATE and fact.name not in facts:
-            facts[fact.name] = ask(
-                fact, job, params, job.participants[job.clients.sizes[job.participants] > 0], backend
-            )
+            there = job.participants[job.clients.sizes[job.participants] > 0]
+            facts[fact.name] = ask(fact, job, params, there, backend, first=True)
     return replace(job, clients=replace(job.clients, facts=facts))
 
 

@@ -87,6 +87,8 @@ class Failure:
     reason: str
     error: EntrofedError | None = None
     """The exception, if it was one of ours."""
+    where: str = field(default="", compare=False)
+    """The line that raised, if it was any exception."""
 
 
 @dataclass(frozen=True)

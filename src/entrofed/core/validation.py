@@ -17,7 +17,7 @@ from entrofed.core.params import Params
 from entrofed.core.parts import Fact, Weigher
 from entrofed.core.records import scalars
 from entrofed.core.types import Context, Failure, Update, Weighing
-from entrofed.errors import DataError, EntrofedError
+from entrofed.errors import DataError, EntrofedError, blamed
 
 log = logging.getLogger("entrofed")
 
@@ -96,9 +96,18 @@ def admit(job: Job, clients: Sequence[int], answers: Sequence[Any]) -> tuple[lis
     return list(admitted.values()), refused
 
 
+def check_first(answers: Sequence[Any]) -> None:
+    """Raise what all tasks of a first round raised in the same line: no client is at fault there, but the code."""
+    failures = [answer for answer in answers if isinstance(answer, Failure) and answer.where]
+    if failures and len(failures) == len(answers) and len({failure.where for failure in failures}) == 1:
+        first = failures[0]
+        raise first.error or EntrofedError(f"every client failed in the same line: {first.reason} ({first.where})")
+
+
 def safe_weights(weigher: Weigher, updates: Sequence[Update], context: Context) -> Weighing:
     """The weigher's weights; where they are no weights at all, data-size weights, and a word about it."""
-    weighing = weigher.weigh(updates, context)
+    with blamed(f"weigher {weigher.name!r}"):
+        weighing = weigher.weigh(updates, context)
     weights = np.asarray(weighing.weights, np.float64)
     usable = weights.shape == (len(updates),) and np.isfinite(weights).all() and (weights >= 0).all()
     if not usable or weights.sum() <= 0:

@@ -5,7 +5,6 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,11 @@ from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState, State
 from entrofed.data.catalog import load
 from entrofed.data.federation import Federation, deal
-from entrofed.errors import ConfigError
+from entrofed.errors import ConfigError, blamed
 from entrofed.experiment.config import DataSection, Experiment
+from entrofed.experiment.network import OwnNetwork, builder
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.models.networks import MODELS
-from entrofed.models.networks import build as build_model
 from entrofed.privacy.counts import Release, checked_counts, release
-from entrofed.registry import lookup
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def prepare(
         experiment: What is to be run.
         data_directory: Where datasets lie; None for the default.
         federation: In place of the data that the experiment names.
-        model: In place of the experiment's: a name, a table of a name and options.
+        model: In place of the experiment's: see :func:`~entrofed.experiment.network.builder`.
         method: In place of the experiment's.
     """
     method = experiment.method.recipe if method is None else method
@@ -99,16 +96,16 @@ def prepare(
             f"method {experiment.method.name!r} weighs by predictions on a validation set, and {data.name!r} has none; "
             "let the server keep a share of the training data, for example data.validation = 0.1"
         )
-    given = experiment.model if model is None else model
-    spec = {"name": given} if isinstance(given, str) else dict(given)
-    name = spec.pop("name")
-    known = partial(build_model, name) if name in MODELS else lookup("model", name)
-    build = method.server.network(partial(known, data.train_x.shape[1:], len(data.classes), **spec))
+    network = builder(experiment.model if model is None else model, data)
+    build = method.server.network(network)
     with torch_stream(experiment.seed, "init"):
         first = build()
     method.objective.check(first)
     layout = Layout.of(first)
-    return Setup(experiment, method, federation, build, layout, layout.read(first), _network(experiment, federation))
+    params = layout.read(first)
+    if isinstance(network, OwnNetwork):
+        network.check(build, federation, layout, params)
+    return Setup(experiment, method, federation, build, layout, params, _peers(experiment, federation))
 
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
@@ -126,7 +123,7 @@ def federate(section: DataSection, seed: int, directory: Path | None = None) -> 
     )
 
 
-def _network(experiment: Experiment, federation: Federation) -> Network | None:
+def _peers(experiment: Experiment, federation: Federation) -> Network | None:
     section = experiment.topology
     if section is None:
         return None
@@ -210,6 +207,8 @@ def first_state_of(job: Job, params: Params, client_states: Mapping[int, PartSta
     """Where a run begins."""
     if job.network is not None:
         return State(0, params, {}, first_state(job, params), client_states)
-    selector = job.method.selector.init(job.clients, job.participants)
-    server = job.method.server.init(params, job.clients, job.participants)
+    with blamed(f"selector {job.method.selector.name!r}"):
+        selector = job.method.selector.init(job.clients, job.participants)
+    with blamed(f"server rule {job.method.server.name!r}"):
+        server = job.method.server.init(params, job.clients, job.participants)
     return State(0, params, selector, server, client_states)

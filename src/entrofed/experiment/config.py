@@ -21,7 +21,7 @@
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -44,11 +44,13 @@ from entrofed.data.federation import ASSIGNMENT, BY_ROLE
 from entrofed.data.shards import partitions
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.toml import dumps
+from entrofed.methods import method_of
 from entrofed.privacy.counts import Neighbours
-from entrofed.registry import PART_KINDS, build, known, lookup
+from entrofed.registry import PART_KINDS, known, lookup, with_parts
+from entrofed.registry.references import absolute
 
 Spec = str | dict[str, Any]
-"""A name, or a table of a name and options."""
+"""A name or a reference, or a table of one and options."""
 
 PARTITION_KEYS = (
     "clients",
@@ -66,11 +68,6 @@ PARTITION_KEYS = (
 def _was_run(info: ValidationInfo) -> bool:
     """Whether the experiment was run before: it is read as it is, also where its parts are not installed."""
     return bool((info.context or {}).get("stored"))
-
-
-def _is_given(info: ValidationInfo, section: str) -> bool:
-    """Whether the section only describes what is handed over as an object."""
-    return section in (info.context or {}).get("given", ())
 
 
 class Section(BaseModel):
@@ -122,7 +119,7 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _fits_partition(self, info: ValidationInfo) -> "DataSection":
-        if _was_run(info) or _is_given(info, "data"):
+        if _was_run(info):
             return self
         if self.name not in datasets():
             raise ValueError(str(unknown("dataset", self.name, datasets())))
@@ -171,10 +168,7 @@ class MethodSection(Section):
     @cached_property
     def recipe(self) -> Method:
         """The method: the named recipe with the parts given here in place of its own; built once."""
-        method: Method = lookup("method", self.name)()
-        given = {kind: getattr(self, kind) for kind in PART_KINDS if getattr(self, kind) is not None}
-        parts = {kind: build(kind, spec, around=getattr(method, kind)) for kind, spec in given.items()}
-        return Method(**{kind: parts.get(kind, getattr(method, kind)) for kind in PART_KINDS})
+        return with_parts(method_of(self.name), **{kind: getattr(self, kind) for kind in PART_KINDS})
 
     def training(self) -> Training:
         """How clients train in the first round."""
@@ -268,7 +262,7 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent_experiment(self, info: ValidationInfo) -> "Experiment":
-        if not _was_run(info) and not _is_given(info, "method"):
+        if not _was_run(info):
             self.check(self.method.recipe)
         return self
 
@@ -321,6 +315,7 @@ def read(path: Path, overrides: Iterable[str] = (), *, stored: bool = False) -> 
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: not readable as TOML: {error}") from None
     table.setdefault("name", path.stem)
+    table = table if stored else _located(table, path.parent)
     return parse(table, overrides, where=str(path), stored=stored)
 
 
@@ -330,24 +325,16 @@ def parse_text(text: str) -> Experiment:
 
 
 def parse(
-    table: Mapping[str, Any],
-    overrides: Iterable[str] = (),
-    where: str = "experiment",
-    *,
-    stored: bool = False,
-    given: Collection[str] = (),
+    table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment", *, stored: bool = False
 ) -> Experiment:
-    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one.
-
-    ``given``: which of ``data``, ``model`` and ``method`` are handed over to
-    :func:`~entrofed.experiment.build.prepare` as objects; the table only describes these.
-    """
+    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
     table = dict(table)
     for override in overrides:
         _set(table, override)
+    table = table if stored else _located(table, Path())
     try:
-        experiment = Experiment.model_validate(table, context={"stored": stored, "given": given})
-        if not stored and "model" not in given:
+        experiment = Experiment.model_validate(table, context={"stored": stored})
+        if not stored:
             model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
             if not isinstance(model, str):
                 raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
@@ -371,6 +358,17 @@ def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
         return section.model_validate(table)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {_explain(problem)}" for problem in error.errors())) from None
+
+
+def _located(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The tables with absolute paths of the files that ``model`` and ``[method]`` refer to."""
+
+    def locate(spec: Any) -> Any:
+        if isinstance(spec, Mapping):
+            return {k: locate(v) if k in ("name", *PART_KINDS) else v for k, v in spec.items()}
+        return absolute(spec, folder) if isinstance(spec, str) else spec
+
+    return {key: locate(value) if key in ("model", "method") else value for key, value in table.items()}
 
 
 def _set(table: dict[str, Any], override: str) -> None:

@@ -9,7 +9,7 @@ from entrofed.core.parts import VALIDATION
 from entrofed.errors import ConfigError
 from entrofed.files import write_whole
 from entrofed.flower.strategy import EntroStrategy
-from entrofed.registry import lookup
+from entrofed.methods import method_of
 
 TEMPLATE = Path(__file__).parent / "template"
 """An app that runs as it is; a new one differs from it by names."""
@@ -17,7 +17,7 @@ TEMPLATE = Path(__file__).parent / "template"
 
 def new_app(folder: Path, *, method: str = "fedentopt") -> list[Path]:
     """Write a Flower app that trains with ``method`` into a new folder; returns its files."""
-    if VALIDATION in lookup("method", method)().needs:
+    if VALIDATION in method_of(method).needs:
         raise ConfigError(
             f"method {method!r} weighs by predictions on a validation set, which a new app does not have; "
             "begin with another method, and give EntroStrategy a function predict=... later"

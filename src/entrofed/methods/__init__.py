@@ -1,18 +1,23 @@
-"""Recipes: published algorithms as combinations of parts."""
+"""Recipes: published algorithms as combinations of parts, any of which can be replaced.
 
-from collections.abc import Callable
+>>> fedentopt(buffer=0.3, weigher="uniform").selector.buffer
+0.3
+"""
 
-from entrofed.core.parts import Method
 from entrofed.methods.baselines import full, power_of_choice, reselection
 from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, moon, scaffold
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import fedentopt_maxent, maxent_weights
+from entrofed.methods.recipe import Recipe, method_of
 from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
 from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
+from entrofed.registry import OURS
 
-METHODS: dict[str, Callable[[], Method]] = {
+__all__ = ["METHODS", "Recipe", "method_of"]
+
+METHODS: dict[str, Recipe] = {
     recipe.__name__: recipe
     for recipe in (
         fedavg,
@@ -50,3 +55,4 @@ METHODS: dict[str, Callable[[], Method]] = {
         clipped,
     )
 }
+OURS["method"] = METHODS

@@ -1,6 +1,7 @@
 """Selection baselines that the papers compare against."""
 
 from entrofed.core.parts import Method
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.power_of_choice import PowerOfChoice
@@ -10,6 +11,7 @@ from entrofed.weighers.reselection import SoftLabelReselection
 from entrofed.weighers.uniform import Uniform
 
 
+@recipe
 def power_of_choice() -> Method:
     """The clients with the largest loss, equal weights.
 
@@ -19,11 +21,13 @@ def power_of_choice() -> Method:
     return Method(PowerOfChoice(), Uniform(), CrossEntropy(), Average())
 
 
+@recipe
 def full() -> Method:
     """Everybody that may take part, in every round, with equal weights."""
     return Method(FullSelection(), Uniform(), CrossEntropy(), Average())
 
 
+@recipe
 def reselection() -> Method:
     """A random cohort, of which those are left out whose predictions make the cohort's less diverse.
 

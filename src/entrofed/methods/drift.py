@@ -1,6 +1,7 @@
 """Training against drift: objectives and server rules for clients whose data differ."""
 
 from entrofed.core.parts import Method, Objective, ServerRule
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.branch import Branch
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive
@@ -15,6 +16,7 @@ from entrofed.servers.scaffold import Scaffold
 from entrofed.weighers.data_size import DataSize
 
 
+@recipe
 def fedprox() -> Method:
     """FedAvg with clients that stay near the global model.
 
@@ -23,6 +25,7 @@ def fedprox() -> Method:
     return _fedavg(objective=Proximal())
 
 
+@recipe
 def moon() -> Method:
     """FedAvg with a contrastive loss between the representations of old and new models.
 
@@ -31,6 +34,7 @@ def moon() -> Method:
     return _fedavg(objective=Contrastive())
 
 
+@recipe
 def fedrs() -> Method:
     """FedAvg with a softmax that is restricted for classes a client lacks.
 
@@ -40,6 +44,7 @@ def fedrs() -> Method:
     return _fedavg(objective=RestrictedSoftmax())
 
 
+@recipe
 def fedlc() -> Method:
     """FedAvg with logits calibrated by the client's label counts.
 
@@ -48,6 +53,7 @@ def fedlc() -> Method:
     return _fedavg(objective=Calibrated())
 
 
+@recipe
 def fednova() -> Method:
     """FedAvg of displacements that are normalized by the clients' numbers of steps.
 
@@ -57,6 +63,7 @@ def fednova() -> Method:
     return _fedavg(server=Normalized())
 
 
+@recipe
 def scaffold() -> Method:
     """FedAvg with control variates against the clients' drift.
 
@@ -66,6 +73,7 @@ def scaffold() -> Method:
     return _fedavg(server=Scaffold())
 
 
+@recipe
 def fedconcat() -> Method:
     """A network for each cluster of clients with like labels, then one linear layer on all their encoders.
 

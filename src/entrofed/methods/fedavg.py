@@ -1,6 +1,7 @@
 """Federated averaging, and the control in which size does not count."""
 
 from entrofed.core.parts import Method
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
@@ -8,6 +9,7 @@ from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.uniform import Uniform
 
 
+@recipe
 def fedavg() -> Method:
     """Random cohort, local SGD, average by data size.
 
@@ -17,6 +19,7 @@ def fedavg() -> Method:
     return Method(RandomSelection(), DataSize(), CrossEntropy(), Average())
 
 
+@recipe
 def fedavg_uniform() -> Method:
     """FedAvg with equal weights: the control for every method that stops weighing by data size."""
     return Method(RandomSelection(), Uniform(), CrossEntropy(), Average())

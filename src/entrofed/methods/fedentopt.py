@@ -1,6 +1,7 @@
 """FedEntOpt, and the KL selection it is compared with."""
 
 from entrofed.core.parts import Method
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.kl import KLSelection
@@ -8,6 +9,7 @@ from entrofed.servers.average import Average
 from entrofed.weighers.data_size import DataSize
 
 
+@recipe
 def fedentopt() -> Method:
     """A cohort whose pooled labels have maximal entropy, averaged by data size.
 
@@ -17,6 +19,7 @@ def fedentopt() -> Method:
     return Method(LabelEntropyGreedy(), DataSize(), CrossEntropy(), Average())
 
 
+@recipe
 def kl() -> Method:
     """A fixed cohort that trains on clipped, nearly uniform data.
 

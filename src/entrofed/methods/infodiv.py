@@ -5,6 +5,7 @@ double-blind review; section 4.2, Algorithms 1 and 2. All weights are 1/|R_t|, t
 """
 
 from entrofed.core.parts import Method, Selector
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
@@ -12,6 +13,7 @@ from entrofed.servers.average import Average
 from entrofed.weighers.uniform import Uniform
 
 
+@recipe
 def minimax_sim() -> Method:
     """The K clients whose updates are least like any other's, equal weights.
 
@@ -21,6 +23,7 @@ def minimax_sim() -> Method:
     return _equal(MiniMaxSim())
 
 
+@recipe
 def convex_hull() -> Method:
     """The clients whose updates are on the convex hull of all, equal weights.
 
@@ -30,6 +33,7 @@ def convex_hull() -> Method:
     return _equal(ConvexHull())
 
 
+@recipe
 def max_sim() -> Method:
     """Baseline to ``minimax_sim``: the K clients whose updates are most like another's, equal weights.
 
@@ -39,6 +43,7 @@ def max_sim() -> Method:
     return _equal(MaxSim())
 
 
+@recipe
 def interior() -> Method:
     """Baseline to ``convex_hull``: K clients at random from inside the hull, equal weights.
 

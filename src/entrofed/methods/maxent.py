@@ -1,6 +1,7 @@
 """Cohorts and weights by one principle: the labels of the aggregate as diverse as they can be."""
 
 from entrofed.core.parts import Method
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.random import RandomSelection
@@ -8,11 +9,13 @@ from entrofed.servers.average import Average
 from entrofed.weighers.maxent import MaxEnt
 
 
+@recipe
 def fedentopt_maxent() -> Method:
     """FedEntOpt's cohorts, weighed so that their mixed labels have maximal entropy."""
     return Method(LabelEntropyGreedy(), MaxEnt(), CrossEntropy(), Average())
 
 
+@recipe
 def maxent_weights() -> Method:
     """A random cohort, weighed so that its mixed labels have maximal entropy."""
     return Method(RandomSelection(), MaxEnt(), CrossEntropy(), Average())

@@ -1,6 +1,7 @@
 """FedAvg with another server: optimizers that remember, and rules that are robust against adversarial clients."""
 
 from entrofed.core.parts import Method, ServerRule
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
@@ -12,6 +13,7 @@ from entrofed.servers.trimmed_mean import TrimmedMean
 from entrofed.weighers.data_size import DataSize
 
 
+@recipe
 def fedavgm() -> Method:
     """FedAvg with momentum on the server.
 
@@ -21,6 +23,7 @@ def fedavgm() -> Method:
     return _served(Momentum())
 
 
+@recipe
 def fedadam() -> Method:
     """FedAvg with Adam on the server.
 
@@ -29,6 +32,7 @@ def fedadam() -> Method:
     return _served(FedAdam())
 
 
+@recipe
 def fedyogi() -> Method:
     """FedAvg with Yogi on the server.
 
@@ -37,6 +41,7 @@ def fedyogi() -> Method:
     return _served(FedYogi())
 
 
+@recipe
 def fedadagrad() -> Method:
     """FedAvg with Adagrad on the server.
 
@@ -45,6 +50,7 @@ def fedadagrad() -> Method:
     return _served(FedAdagrad())
 
 
+@recipe
 def median() -> Method:
     """A random cohort, of whose models the median of each value is taken; sizes do not count.
 
@@ -54,6 +60,7 @@ def median() -> Method:
     return _served(Median())
 
 
+@recipe
 def trimmed_mean() -> Method:
     """A random cohort, of whose models each value is averaged without the extremes; sizes do not count.
 
@@ -63,6 +70,7 @@ def trimmed_mean() -> Method:
     return _served(TrimmedMean())
 
 
+@recipe
 def krum() -> Method:
     """A random cohort, of which the model with the closest neighbours becomes the next.
 
@@ -72,6 +80,7 @@ def krum() -> Method:
     return _served(Krum())
 
 
+@recipe
 def clipped() -> Method:
     """FedAvg in which no client can move far from the model it got.
 

@@ -1,6 +1,7 @@
 """A random cohort, weighed by information."""
 
 from entrofed.core.parts import Method, Weigher
+from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
@@ -11,6 +12,7 @@ from entrofed.weighers.prediction_entropy import PredictionEntropy
 from entrofed.weighers.weight_kl import WeightHistogramKL
 
 
+@recipe
 def fedklentropy() -> Method:
     """More weight for models whose weights are spread like the global model's.
 
@@ -20,6 +22,7 @@ def fedklentropy() -> Method:
     return _weighed(WeightHistogramKL())
 
 
+@recipe
 def max_entropy() -> Method:
     """More weight for clients with more varied labels.
 
@@ -29,6 +32,7 @@ def max_entropy() -> Method:
     return _weighed(LabelEntropy())
 
 
+@recipe
 def inv_entropy() -> Method:
     """More weight for models that are more certain on the server's validation set.
 
@@ -37,6 +41,7 @@ def inv_entropy() -> Method:
     return _weighed(PredictionEntropy())
 
 
+@recipe
 def fedep() -> Method:
     """More weight for clients whose labels differ most from everybody's, with a server in the middle.
 
@@ -46,6 +51,7 @@ def fedep() -> Method:
     return _weighed(PooledKL())
 
 
+@recipe
 def fedasl() -> Method:
     """Less weight for clients whose training loss is far from the cohort's median.
 

@@ -1,4 +1,4 @@
-"""The papers' networks, with their exact sizes.
+"""The papers' networks, with their exact sizes, and how a network is built by its name.
 
 Every network is an encoder (everything before the last linear layer) and a linear output layer; it returns
 logits. Sizes are given as *parameters / buffer elements*; buffers are batch-norm statistics and counters.
@@ -23,54 +23,13 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from entrofed.errors import ConfigError, check_options, unknown
+from entrofed.models.classifier import Classifier, ProjectingClassifier, ProjectionHead
+from entrofed.models.text import text
 
-ProjectionHead = Literal["features", "projection"]
 VggHead = Literal["linear", "hidden"]
 Shape = tuple[int, ...]
-
-
-class Classifier(nn.Module):
-    """logits = output(encoder(x))."""
-
-    def __init__(self, encoder: nn.Module, output: nn.Linear) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.output = output
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Inputs [batch, ...] to logits [batch, classes]."""
-        logits: Tensor = self.output(self.encoder(x))
-        return logits
-
-    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [batch, classes] and the representation that contrastive training compares, from one pass."""
-        h = self.encoder(x)
-        return self.output(h), h
-
-
-class ProjectingClassifier(Classifier):
-    """A classifier with the 256-dimensional representation that contrastive training compares (MOON).
-
-    ``head="features"``: the output layer reads the features, the projection is a side branch (FedKLEntropy's
-    form; without a contrastive term the projection gets no gradient). ``head="projection"``: the output layer
-    reads the projection (MOON's own form), which then is the end of the encoder.
-    """
-
-    def __init__(self, features: nn.Module, width: int, classes: int, head: ProjectionHead) -> None:
-        if head not in get_args(ProjectionHead):
-            raise unknown("head", head, get_args(ProjectionHead))
-        project = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 256))
-        if head == "features":
-            super().__init__(features, nn.Linear(width, classes))
-            self.projection: nn.Module = project
-        else:
-            super().__init__(nn.Sequential(features, project), nn.Linear(256, classes))
-            self.projection = nn.Identity()
-
-    def represent(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [batch, classes] and projection [batch, 256] from one pass."""
-        h = self.encoder(x)
-        return self.output(h), self.projection(h)
+LARGEST = 8
+"""Sides of what enters the linear layers of :func:`cnn`, at most."""
 
 
 def lenet5(shape: Shape, classes: int) -> Classifier:
@@ -110,16 +69,21 @@ def cnn(shape: Shape, classes: int, *, head: ProjectionHead = "features") -> Pro
 
     1x28x28, 10 classes: 1,082,570 / 451; with ``head="projection"`` 1,080,010 / 451.
     Differs from the paper: dropout 0.3 comes after the 512-unit layer, not before it, because the authors'
-    code has it there.
+    code has it there; images of other sizes are pooled less often, or more, so that 1x1 to 8x8 values are left.
     """
-    channels, height, width = _image(shape, 8)
+    channels, height, width = _image(shape, 1)
+    blocks: list[nn.Module] = []
+    for a, b in pairwise((channels, 32, 64, 128)):
+        pool = (min(height, 2), min(width, 2))
+        height, width = height // pool[0], width // pool[1]
+        blocks.append(nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.MaxPool2d(pool), nn.ReLU()))
+    if max(height, width) > LARGEST:
+        height, width = min(height, LARGEST), min(width, LARGEST)
+        blocks.append(nn.AdaptiveAvgPool2d((height, width)))
     features = nn.Sequential(
-        *(
-            nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.MaxPool2d(2), nn.ReLU())
-            for a, b in pairwise((channels, 32, 64, 128))
-        ),
+        *blocks,
         nn.Flatten(),
-        *_hidden(128 * (height // 8) * (width // 8), 512),
+        *_hidden(128 * height * width, 512),
         nn.Dropout(0.3),
     )
     return ProjectingClassifier(features, 512, classes, head)
@@ -131,8 +95,9 @@ def mlp(shape: Shape, classes: int, *, hidden: tuple[int, ...] = (256, 128)) -> 
     1x28x28, 10 classes: 235,146 / 0. Registered as ``digits_mlp`` with one hidden layer of 64 units:
     4,810 / 0 for 8x8 digits.
     """
-    if not hidden or min(hidden) < 1:
-        raise ConfigError(f"hidden must be at least one layer of at least 1 unit, not {hidden}")
+    whole = isinstance(hidden, list | tuple) and all(isinstance(units, int) for units in hidden)
+    if not whole or not hidden or min(hidden) < 1:
+        raise ConfigError(f"hidden must be at least one layer of at least 1 unit, such as [64, 32], not {hidden!r}")
     encoder = nn.Sequential(nn.Flatten(), *_hidden(prod(shape), *hidden))
     return Classifier(encoder, nn.Linear(hidden[-1], classes))
 
@@ -228,7 +193,20 @@ def char_lstm(shape: Shape, classes: int) -> Classifier:
     return Classifier(LastState(classes), nn.Linear(256, classes))
 
 
+def auto(shape: Shape, classes: int, *, kind: str, vocabulary: int | None = None) -> Classifier:
+    """What suits the kind of the data: ``cnn`` for images, ``text`` for tokens, else ``mlp``.
+
+    A tensor of whole numbers in a row is taken for tokens.
+    """
+    if kind == "image":
+        return cnn(shape, classes)
+    if vocabulary is not None:
+        return text(shape, classes, vocabulary=vocabulary)
+    return mlp(shape, classes)
+
+
 MODELS: dict[str, Callable[..., nn.Module]] = {
+    "auto": auto,
     "lenet5": lenet5,
     "lenet_bn": lenet_bn,
     "cnn": cnn,
@@ -242,6 +220,7 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "vgg11": vgg11,
     "vgg8": vgg8,
     "char_lstm": char_lstm,
+    "text": text,
 }
 
 

@@ -1,25 +1,27 @@
 """What methods are made of: what ``entrofed parts`` prints."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from rich.table import Table
 
+from entrofed.methods import method_of
 from entrofed.registry import PART_KINDS, known
 
 
 def parts_tables() -> Iterator[Table]:
     """Every method, part and model with defaults and references."""
     methods = Table("method", *PART_KINDS, title="methods: any part of a recipe can be replaced")
-    for name, recipe in known("method").items():
-        made = recipe()
+    for name in known("method"):
+        made = method_of(name)
         methods.add_row(name, *(getattr(made, kind).name for kind in PART_KINDS))
     yield methods
     for kind in PART_KINDS:
         table = Table(kind, "what it does", "defaults", "reference")
         for name, part in known(kind).items():
-            defaults = ", ".join(f"{f.name} = {f.default!r}" for f in fields(part))  # type: ignore[arg-type]
+            options = fields(part) if is_dataclass(part) else ()
+            defaults = ", ".join(f"{option.name} = {option.default!r}" for option in options)
             table.add_row(name, _first_line(part), defaults, getattr(part, "reference", ""))
         yield table
     models = Table("model", "what it is")
