@@ -109,7 +109,7 @@ def test_without_an_inner_weigher_the_recipes_is_wrapped():
         ({"name": "capped", "weigher": "nobody"}, "weigher 'nobody'"),
         ({"name": "permuted", "weigher": {"bins": 3}}, "needs a 'name'"),
         ({"name": "permuted", "weigher": {"name": "weight_kl", "bin": 3}}, "did you mean 'bins'"),
-        ({"name": "permuted", "weigher": 5}, "weigher: a name or a table"),
+        ({"name": "permuted", "weigher": 5}, "weigher: a name, a table"),
     ],
 )
 def test_bad_specs(spec, words):
