@@ -12,6 +12,7 @@ from entrofed.experiment.build import prepare
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.info.entropy import entropy_of_counts
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.registry import PART_KINDS, known
 
@@ -45,9 +46,27 @@ def test_dropped_clients_are_recorded_and_the_rest_reweighed(tmp_path):
         assert record.bytes_up == 7 * MODEL
 
 
+@pytest.mark.parametrize(
+    ("method", "sections"),
+    [({"name": "fedavg"}, {"faults": {"dropout": 0.3}}), ({"name": "reselection"}, {})],
+    ids=["dropout", "reselection"],
+)
+def test_the_entropy_of_a_cohort_is_that_of_those_who_count(tmp_path, method, sections):
+    records = play(tmp_path, method={"cohort": 10, **method}, **sections)
+    counts = np.array(RunFolder(tmp_path).federation_facts()["label_counts"])
+    assert any(len(record.used) < 10 for record in records)
+    for record in records:
+        kept = [client.client for client in record.clients if client.weight > 0]
+        assert record.used == kept
+        assert record.cohort_entropy == entropy_of_counts(counts[kept].sum(axis=0), base="bits")
+        if len(kept) < 10:
+            assert record.cohort_entropy != entropy_of_counts(counts[record.cohort].sum(axis=0), base="bits")
+
+
 def test_everybody_drops_out(tmp_path):
     records = play(tmp_path, method={"cohort": 1, "max_skipped": 9}, faults={"dropout": 0.9})
     assert all(record.skipped for record in records)
+    assert all(record.cohort_entropy is None for record in records)
     assert records[0].test == records[2].test
 
 

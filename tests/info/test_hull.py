@@ -55,6 +55,20 @@ def test_square():
     np.testing.assert_allclose(np.linalg.norm(points, axis=1), from_centroid, rtol=1e-12)
 
 
+def test_near_twins_at_a_corner_do_not_delete_each_other(monkeypatch):
+    """Too far apart to be one point, too near for either to stand out from the other."""
+    points = np.array([[0, 0], [1, 0], [0, 1], [1, 1 - 5e-10], [1 - 5e-10, 1]]) * 2 - 1
+    assert vertices(points).tolist() == [0, 1, 2, 3]
+    assert vertices(points[::-1]).tolist() == [0, 2, 3, 4]
+    assert [layer.tolist() for layer in peel(points, 5)] == [[0, 1, 2, 3], [4]]
+
+    def fails(points):
+        raise QhullError("QH6154")
+
+    monkeypatch.setattr(hull, "Qhull", fails)
+    assert vertices(points).tolist() == [0, 1, 2, 3]
+
+
 @given(points=lattice)
 def test_lattice_points_against_exact_geometry(points):
     """Lattices are full of points on edges, duplicates and lines: the cases that rounding spoils."""

@@ -96,6 +96,29 @@ def test_the_penalty_can_decide():
     assert len(fit([1, 4, 2], penalty="free_params").weights) == 1
 
 
+def test_the_papers_likelihood():
+    """Q = sum_n sum_m gamma_nm ln(pi_m N(y_n; mu_m, sigma_m^2)), equation 8, sample by sample."""
+    counts = [4, 6, 5, 3, 2, 1, 1]
+    found = expectation_maximization(counts, 2)
+    total = 0.0
+    for y in np.repeat(np.arange(7), counts):
+        mixture = found.mixture
+        density = np.exp(-0.5 * (y - mixture.means) ** 2 / mixture.variances) / np.sqrt(2 * np.pi * mixture.variances)
+        joint = mixture.weights * density
+        total += (joint / joint.sum() * np.log(joint)).sum()
+    assert found.complete == pytest.approx(total, rel=1e-9)
+    assert found.complete < found.log_likelihood
+    assert bic(found, "complete_data") == pytest.approx(-2 * total + 2 * np.log(22), rel=1e-9)
+    one = expectation_maximization(counts, 1)
+    assert one.complete == pytest.approx(one.log_likelihood, rel=1e-12)  # there is nothing to assign
+
+
+def test_the_papers_likelihood_can_decide():
+    """Components that overlap gain little by it: the assignments of what lies between them are not certain."""
+    assert len(fit([100] * 8).weights) == 4
+    assert len(fit([100] * 8, penalty="complete_data").weights) == 1
+
+
 def test_first_update():
     labels, counted = parts(EXAMPLE)
     mixture = start(labels, counted, 2)

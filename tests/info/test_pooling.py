@@ -9,7 +9,7 @@ from hypothesis.extra.numpy import arrays
 from entrofed.errors import ConfigError, DataError
 from entrofed.info.divergence import kl
 from entrofed.info.mixture import Mixture, fit
-from entrofed.info.pooling import pmf, pool, pool_as_authors, pooled_divergences, pooled_weights
+from entrofed.info.pooling import pmf, pool, pool_as_authors, pooled_divergences, pooled_weights, pooling_weights
 
 NARROW = np.array([30, 1, 0, 0.25])
 WIDE = np.array([10, 0.5, 0, 0.25, 0.5, 2, 0.25])
@@ -97,6 +97,45 @@ def test_densities(vector, densities):
     mixture = Mixture.from_vector(vector)
     assert np.exp(mixture.log_joint(np.arange(3))).sum(axis=1) == pytest.approx(densities, rel=1e-9)
     assert pmf(mixture, np.arange(3)) == pytest.approx(np.array(densities) / 0.906134154281, rel=1e-9)
+
+
+def test_as_printed():
+    """Both densities sum to 0.906134154281 here: the divergences are those of the normalized ones times that."""
+    found, _ = pooled_divergences([NARROW, WIDE], 3, mode="printed")
+    assert found == pytest.approx(0.906134154281 * np.array([0.550597882362, 0.278244250928]), rel=1e-9)
+    assert pooling_weights([NARROW, WIDE], 3, mode="printed")[0] == pytest.approx([0.664297651202, 0.335702348798])
+
+
+def test_as_printed_a_divergence_can_be_negative():
+    """At label 0, N(0, 0.01) has ten times the density of N(0, 1): the pool is nearer to nothing than to that."""
+    sharp, flat = np.array([30, 1, 0, 0.01]), np.array([10, 1, 0, 1.0])
+    found, _ = pooled_divergences([sharp, flat], 1, mode="printed")
+    densities = np.array([10, 1]) / np.sqrt(2 * np.pi)
+    pooled = densities @ [0.75, 0.25]
+    assert found == pytest.approx(pooled * np.log(pooled / densities), rel=1e-12)
+    assert found[0] < 0 < found[1]
+    assert pooling_weights([sharp, flat], 1, mode="printed")[0].tolist() == [0.75, 0.25]  # data sizes
+    assert pooled_weights(found, [30, 10]).tolist() == [0, 1]  # as for the authors' rounding
+
+
+def test_as_printed_nothing_is_floored():
+    """N(0, 0.01) at label 9: exp(-4050) is no number, its logarithm is."""
+    one, other = np.array([1, 1, 0, 0.01]), np.array([1, 1, 9, 0.01])
+    found, _ = pooled_divergences([one, other], 10, mode="printed")
+    peak = 10 / np.sqrt(2 * np.pi)  # the density of each at its own label; half of it is pooled
+    assert found == pytest.approx(2 * [peak / 2 * (4050 - 2 * log(2))], rel=1e-3)
+
+
+@given(rows=tables)
+@settings(deadline=None, max_examples=30)
+def test_as_printed_the_mean_by_size_is_never_negative(rows):
+    """ln is concave; so the weights are shares wherever all have one sign."""
+    found, sizes = pooled_divergences(summaries(rows, "printed"), len(rows[0]), mode="printed")
+    assert found @ sizes >= -1e-9 * max(1.0, sizes.sum())
+    weights = pooling_weights(summaries(rows, "printed"), len(rows[0]), mode="printed")[0]
+    literal = sizes.any() and (found >= 0).all() and found.sum() > 1e-6
+    assert weights == pytest.approx(found / found.sum() if literal else weights)
+    assert weights.sum() == pytest.approx(1)
 
 
 def test_as_the_authors():
@@ -221,7 +260,7 @@ def test_a_client_that_is_the_pool_does_not_diverge(mode, rows):
     assert found.sum() < 1e-11 or weights[-1] == pytest.approx(weights.min(), abs=1e-9)
 
 
-@pytest.mark.parametrize("mode", [*MODES, "authors"])
+@pytest.mark.parametrize("mode", [*MODES, "printed", "authors"])
 @given(rows=tables, data=st.data())
 @settings(deadline=None, max_examples=30)
 def test_order_of_clients_and_empty_ones_do_not_matter(mode, rows, data):
@@ -274,7 +313,7 @@ def test_a_missing_label_without_smoothing_is_floored():
 
 
 @pytest.mark.parametrize("variance", [5e-324, 1e-300, 1e-12, 1e300, 1.7e308])
-@pytest.mark.parametrize("mode", ["smoothed", "paper", "authors"])
+@pytest.mark.parametrize("mode", ["smoothed", "paper", "printed", "authors"])
 def test_extreme_but_valid_mixtures_are_finite(mode, variance):
     hostile = np.array([1e308, 1, 0.4, variance])
     found, sizes = pooled_divergences([NARROW, hostile, hostile], 3, mode=mode)
@@ -287,7 +326,7 @@ def test_extreme_but_valid_mixtures_are_finite(mode, variance):
 @given(vectors=st.lists(arrays(np.float64, st.integers(0, 5), elements=st.floats()), max_size=3))
 @settings(deadline=None, max_examples=30)
 def test_whatever_is_sent_is_pooled_or_refused(vectors):
-    for mode in [*MODES, "authors"]:
+    for mode in [*MODES, "printed", "authors"]:
         try:
             found, sizes = pooled_divergences(vectors, 4, mode=mode)
         except DataError:

@@ -7,11 +7,9 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.papers import reproduce
-from entrofed.papers.page import write_page
 from entrofed.papers.reproduce import LEAST_SHARE, fit, planned, seconds_of, select
 from entrofed.papers.results import SERIES, Result, read, read_all, store
 from entrofed.papers.tables import find
-from entrofed.papers.verdict import ranking, verdicts
 from entrofed.suite.play import play
 
 IRIS = "inv_entropy/table8"
@@ -49,6 +47,47 @@ def test_stored_results_come_back(tmp_path):
     assert sorted(read_all(tmp_path), key=key) == sorted(runs, key=key)
 
 
+def test_rounds_that_were_not_evaluated_are_kept_too(tmp_path):
+    """Every third of five rounds and the last two were evaluated; all have a cohort."""
+    series = {name: [0.125, 0.25, 0.5] for name in SERIES}
+    course = {
+        "bytes_up": [1, 2, 3, 4, 5],
+        "bytes_down": [5] * 5,
+        "cohort_entropy": [1.0, None, 2.0, 2.0, 2.0],
+        "cohort": [[0, 1], [], [2], [3], [4]],
+        "weights": [[0.5, 0.5], [], [1.0], [1.0], [1.0]],
+    }
+    run = Result(IRIS, "iris", "FedAvg", 0, "0.2", "", series, (3, 4, 5), course)
+    assert run.rounds == 5
+    assert run.value("accuracy") == 0.5
+    assert run.value("accuracy_mean") is None  # of all rounds, and not all are known
+    assert run.value("convergence") == 5
+    [path] = store([run, made("FedAvg", 1, [0.1, 0.2])], tmp_path)
+    assert read(path) == [run, made("FedAvg", 1, [0.1, 0.2])]
+
+
+def test_results_of_version_01_are_read():
+    """As stored then: a row for each round, all evaluated, and nothing of cohorts."""
+    found = read(Path(__file__).parents[2] / "docs" / "results" / "fedentopt-table2.parquet")
+    assert {run.rounds for run in found} >= {150}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "settled"),
+    [
+        ([0.5] * 10, True),
+        ([0.1] * 90 + [0.50, 0.504] * 5, True),
+        ([0.50, 0.54] * 5, False),  # swings by 2 points around its mean
+        ([0.50 + 0.002 * i for i in range(10)], False),  # rises by 2 points in ten rounds
+        ([0.50 + 0.0005 * i for i in range(10)], True),
+        ([0.5] * 9, False),  # too few to say
+        ([*[0.5] * 9, None], False),
+    ],
+)
+def test_when_a_run_has_settled(accuracy, settled):
+    assert made("FedAvg", 0, accuracy).settled("accuracy_last_10") is settled
+
+
 def test_storing_again_replaces_only_the_same_run(tmp_path):
     store([made("FedAvg", 0, [0.1]), made("FedAvg", 1, [0.2])], tmp_path)
     [path] = store([made("FedAvg", 1, [0.9, 0.8])], tmp_path)
@@ -63,64 +102,21 @@ def test_a_damaged_file_is_named(tmp_path):
         read_all(tmp_path / "nowhere")
 
 
-def test_verdict_by_hand():
-    values = {"FedAvg": (0.80, 0.82, 0.84), "Entropy": (0.83, 0.84, 0.88), "Entropy-permuted": (0.83, 0.84, 0.88)}
-    runs = [made(label, seed, [value]) for label, three in values.items() for seed, value in enumerate(three)]
-    [found] = verdicts(IRIS, runs, metrics=("accuracy",))
-    lines = {line.column: line for line in found.lines}
-    assert lines["FedAvg"].ours.mean == pytest.approx(82)
-    assert lines["FedAvg"].ours.spread == pytest.approx(2)
-    assert lines["FedAvg"].difference == pytest.approx(82 - 83.33)
-    assert lines["Entropy-permuted"].control
-    assert lines["Entropy-permuted"].paper is None
-    assert found.ordering is not None
-    assert found.ordering.tau == 1  # Entropy above FedAvg, as in the paper
-    gains = {row.method: row.paired for row in found.gains}
-    assert gains["FedAvg"].difference == pytest.approx(-3)  # FedAvg less Entropy
-    assert gains["Entropy-permuted"].difference == 0
-    assert found.warnings == ("10% of the paper's rounds",)
-
-
-def test_columns_are_ranked_over_cells_and_seeds():
-    values = {"FedAvg": 0.8, "Entropy": 0.9, "Uniform": 0.7}
-    runs = [
-        made(label, seed, [v], cell=cell)
-        for label, v in values.items()
-        for seed in range(3)
-        for cell in ("iris", "seeds")
-    ]
-    runs.append(made("FedProx", 0, [0.99]))  # lacks a cell
-    found = ranking(IRIS, runs)
-    assert [(rank.method, rank.mean_rank, rank.blocks) for rank in found] == [
-        ("Entropy", 1, 6),
-        ("FedAvg", 2, 6),
-        ("Uniform", 3, 6),
-    ]
-    assert ranking(IRIS, runs[:3]) == []
-    ours = [made("Uniform", seed, [1.0], cell="heart-unique") for seed in range(3)]  # the paper has no such cell
-    assert ranking(IRIS, [*runs, *ours]) == found
-    assert ranking(IRIS, [*ours, *(replace(run, column="FedAvg") for run in ours)])
-
-
-def test_few_seeds_and_uneven_rounds_are_warned_of():
-    runs = [made("FedAvg", 0, [0.8] * 10), made("Entropy", 0, [0.8] * 5)]
-    [found] = verdicts(IRIS, runs, metrics=("accuracy",))
-    assert any("1 seed" in word for word in found.warnings)
-    assert any("do not compare" in word for word in found.warnings)
-
-
-def test_gains_are_differences_from_the_table_below():
-    cell = "cifar10-c2"
-    below = [made("FedRS", seed, [0.40], table="fedentopt/table1", cell=cell) for seed in (0, 1)]
-    above = [made("FedRS", seed, [0.42], table="fedentopt/table2", cell=cell) for seed in (0, 1, 2)]
-    [found] = verdicts("fedentopt/table2", below + above)
-    [line] = found.lines
-    assert line.ours.mean == pytest.approx(2)
-    assert line.ours.n == 2  # seed 2 has nothing to be a gain over
-    assert [part.path for part in select("fedentopt/table2", [cell], ["FedRS"])] == [
+def test_a_table_of_gains_brings_the_other_along():
+    assert [part.path for part in select("fedentopt/table2", ["cifar10-c2"], ["FedRS"])] == [
         "fedentopt/table1",
         "fedentopt/table2",
     ]
+
+
+def test_a_replay_has_its_own_seeds(tmp_path):
+    """The page's command must make what the page shows: seed 42 for the replay, any for the other cell."""
+    [selection] = select("fedklentropy/table2", columns=["FedAvg", "Uniform"])
+    runs = selection.plan(tmp_path, None, 3)
+    seeds = {cell: [run.experiment.seed for run in runs if run.cell.id == cell] for cell in ("mnist", "mnist-seeded")}
+    assert seeds == {"mnist": [42, 42], "mnist-seeded": [0, 0, 1, 1, 2, 2]}
+    drawn = parse(selection.table.cell("mnist-seeded").experiment(runs[-1].column, seed=1))
+    assert (drawn.data.partition, drawn.method.selector) == ("dirichlet_plain", "random")
 
 
 def test_unknown_names_are_refused():
@@ -168,42 +164,6 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path):
     failed = play(runs, data_directory=tmp_path / "no-data", resume=True, keep_going=True)
     assert list(failed) == [str(first.folder.path)]
     assert second.done
-
-
-def test_the_page_tells_all(tmp_path):
-    runs = [
-        made(label, seed, [value + 0.01 * seed])
-        for label, value in (("FedAvg", 0.8), ("Entropy", 0.9), ("Uniform", 0.8))
-        for seed in range(3)
-    ]
-    page, picture = write_page(runs, tmp_path / "results.md")
-    text = page.read_text()
-    assert "| Entropy | 91.00 ± 1.00 |" in text
-    assert "| Uniform* | 81.00 ± 1.00 |" in text
-    assert "| Entropy | FedAvg | 3 | +10.00 |" in text
-    assert "1 of 1 pairs hold" in text
-    assert "Precision, recall and F1 are weighted" in text
-    assert picture.read_text().startswith("<svg")
-    assert f"images/{picture.name}" in text
-    again, _ = write_page(runs, tmp_path / "results.md")
-    assert again.read_text() == text
-
-
-def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
-    values = {"FedAvg": [0.80, 0.81, 0.83], "Entropy": [0.90, 0.91, 0.92], "Uniform": [0.92, 0.92, 0.92]}
-    runs = [made(label, seed, [value]) for label, row in values.items() for seed, value in enumerate(row)]
-    page, _ = write_page(runs, tmp_path / "results.md")
-    [line] = [line for line in page.read_text().splitlines() if line.startswith(f"| [{IRIS}]")]
-    told, here, controls = line.strip("| ").split(" | ")[-3:]
-    assert told.startswith("ahead in ")
-    assert here == "ahead in 1 of 1; shown: 1 better, 0 worse"
-    assert controls == "ahead in 0 of 1; shown: 0 better, 0 worse"
-
-
-def test_a_warning_names_the_columns_with_few_seeds():
-    runs = [made(label, seed, [0.9]) for label, n in (("FedAvg", 3), ("Entropy", 2)) for seed in range(n)]
-    [found] = verdicts(IRIS, runs, metrics=("accuracy",))
-    assert found.warnings[0].startswith("Entropy: rests on 2 seeds")
 
 
 def test_probing_leaves_nothing_behind(tmp_path):

@@ -10,7 +10,7 @@ from entrofed.charts.studies import selection_chart
 from entrofed.cli.main import main
 from entrofed.cli.tables.studies import selection_study_tables
 from entrofed.registry import build
-from entrofed.studies.selection import CLASSES, play, study
+from entrofed.studies.selection import play, study
 
 
 def test_numbers_of_the_specification():
@@ -45,7 +45,7 @@ def test_numbers_by_hand():
 def test_table_and_picture():
     rows = study(clients=30, cohort=5, rounds=3, seeds=2, buffers=(0.2,), epsilons=(1.0,))
     assert [table.row_count for table in selection_study_tables(rows)] == [5, 5]
-    spec = selection_chart(rows, CLASSES).to_dict()
+    spec = selection_chart(rows, 10).to_dict()
     assert len(spec["spec"]["layer"]) == 4
     (values,) = (data for data in spec["datasets"].values()) if "datasets" in spec else ([*spec["data"]["values"]],)
     assert len(values) == 10

@@ -11,7 +11,7 @@ from scipy import stats
 
 from entrofed.errors import ConfigError, DataError
 from entrofed.suite.ranking import ranks
-from entrofed.suite.statistics import compare, few_seeds, holm, interval, ordering_holds, paired
+from entrofed.suite.statistics import compare, few_seeds, holm, interval, one_family, ordering_holds, paired
 
 percent = st.integers(0, 10_000).map(lambda value: value / 10_000)
 any_float = st.floats(-9e99, 9e99)
@@ -41,6 +41,11 @@ class TestInterval:
         found = interval([2, 4, 6])  # t_{0.975, 2} = 0.95 sqrt(2 / (1 - 0.95^2)), s = 2
         half = 0.95 * sqrt(2 / (1 - 0.95**2)) * 2 / sqrt(3)
         assert astuple(found) == pytest.approx((4, 4 - half, 4 + half, 2, 3), rel=1e-9)
+
+    def test_a_share_stays_one(self):
+        found = interval([0.9, 0.5, 0.98], bounds=(0, 1))
+        assert (found.high, found.low) == (1, interval([0.9, 0.5, 0.98]).low)
+        assert interval([0.02, 0.4, 0.03], bounds=(0, 1)).low == 0
 
     def test_student_with_one_degree_of_freedom_is_cauchy(self):
         found = interval([1, 3], confidence=0.5)  # the quartile of Cauchy's distribution is 1
@@ -235,6 +240,15 @@ class TestCompare:
         found = [asdict(row) for row in compare(table, "fedavg")]
         assert json.loads(json.dumps(found)) == found
 
+    def test_one_family_of_several_comparisons(self):
+        """Holm over 2 x 3 tests instead of 3: the smallest p counts six times."""
+        rows = compare(TABLE, "fedavg")
+        both = one_family([*rows, *rows])
+        assert both[0].t_p_holm == close(6 * rows[0].paired.t_p)
+        assert [row.paired for row in both[:4]] == [row.paired for row in rows]
+        assert one_family(both[:4]) == rows
+        assert one_family([]) == []
+
     def test_degenerate(self):
         assert compare({"fedavg": {0: 1.0}}, "fedavg") == []
         with pytest.raises(ConfigError, match="did you mean 'fedavg'"):
@@ -318,20 +332,32 @@ class TestRanks:
             ranks({"a": {("iris", 0): nan}})
 
 
+def one_seed(values):
+    return {column: {0: value} for column, value in values.items()}
+
+
 class TestOrdering:
     def test_by_hand(self):
         papers = {"a": 90.0, "b": 88.1, "c": 88.1, "d": 85.7, "only theirs": 99.0}
-        ours = {"a": 0.7, "b": 0.9, "c": 0.6, "d": 0.6, "only ours": 0.1}
+        ours = one_seed({"a": 0.7, "b": 0.9, "c": 0.6, "d": 0.6, "only ours": 0.1})
         found = ordering_holds(ours, papers)  # pairs: ab ac ad bd cd
         assert (found.pairs, found.discordant, found.tied) == (5, (("a", "b"),), (("c", "d"),))
         assert found.tau == (3 - 1) / 5
 
     def test_rounding_errors_tie(self):
-        assert ordering_holds({"a": 0.3, "b": 0.1 + 0.2}, {"a": 2, "b": 1}).tied == (("a", "b"),)
+        assert ordering_holds(one_seed({"a": 0.3, "b": 0.1 + 0.2}), {"a": 2, "b": 1}).tied == (("a", "b"),)
+
+    def test_only_common_seeds_are_compared(self):
+        """a is ahead of b on the seed that both have, though not on average; c shares none."""
+        ours = {"a": {0: 0.7, 1: 0.1}, "b": {0: 0.6}, "c": {2: 0.9}}
+        found = ordering_holds(ours, {"a": 3, "b": 2, "c": 1})
+        assert (found.pairs, found.held) == (1, 1)
+        assert ordering_holds(ours, {"a": 3, "c": 1}).tau is None
 
     @given(st.permutations(range(6)))
     def test_kendall_without_ties(self, order):
-        found = ordering_holds(dict(zip("abcdef", order, strict=True)), dict(zip("abcdef", range(6), strict=True)))
+        ours = one_seed(dict(zip("abcdef", order, strict=True)))
+        found = ordering_holds(ours, dict(zip("abcdef", range(6), strict=True)))
         assert found.tau == close(stats.kendalltau(order, range(6)).statistic)
         assert (found.tau == 1) == (not found.discordant)
 
@@ -339,16 +365,16 @@ class TestOrdering:
     def test_somers_with_ties(self, pairs):
         ours, theirs = zip(*pairs, strict=True)
         assume(len(set(ours)) > 1 and len(set(theirs)) > 1)
-        found = ordering_holds(dict(enumerate(ours)), dict(enumerate(theirs)))
+        found = ordering_holds(one_seed(dict(enumerate(ours))), dict(enumerate(theirs)))
         assert found.tau == close((stats.kendalltau(theirs, ours).statistic) * _tie_ratio(ours, theirs))
-        turned = ordering_holds({i: -value for i, value in enumerate(ours)}, dict(enumerate(theirs)))
+        turned = ordering_holds(one_seed({i: -value for i, value in enumerate(ours)}), dict(enumerate(theirs)))
         assert turned.tau == -found.tau
 
     def test_nothing_to_compare(self):
         for papers in ({}, {"a": 1.0}, {"a": 1.0, "b": 1.0}, {"x": 1.0, "y": 2.0}):
-            assert astuple(ordering_holds({"a": 1.0, "b": 2.0}, papers)) == (None, 0, (), ())
+            assert astuple(ordering_holds(one_seed({"a": 1.0, "b": 2.0}), papers)) == (None, 0, (), ())
         with pytest.raises(DataError, match=r"papers\['a'\] = nan"):
-            ordering_holds({"a": 1.0}, {"a": nan})
+            ordering_holds(one_seed({"a": 1.0}), {"a": nan})
 
 
 def _tie_ratio(ours, theirs):

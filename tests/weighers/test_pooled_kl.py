@@ -50,7 +50,25 @@ def test_the_rule_of_info(cohort, mode, direction):
     told = [row if mode == "histogram" else fit(row).to_vector() for row in COUNTS]
     weights, far = pooling_weights(told, 3, mode=mode, direction=direction, present=[2, 0], alpha_min=0.1)
     assert weighing.weights.tolist() == weights[[2, 0]].tolist()
-    assert [origin["kl_nats"] for origin in weighing.origins] == far[[2, 0]].tolist()
+    unit = "kl_bits" if mode == "authors" else "kl_nats"
+    assert [origin[unit] for origin in weighing.origins] == far[[2, 0]].tolist()
+    assert not any(("kl_nats" if mode == "authors" else "kl_bits") in origin for origin in weighing.origins)
+
+
+def test_a_fallback_is_recorded(cohort):
+    """Two mixtures in the same place: as printed, the sharper one is nearer to the pool than the pool itself."""
+    part = PooledKL(mode="printed")
+    told = [np.array([30.0, 1, 1, 0.01]), np.array([10.0, 1, 1, 0.02]), np.array([10.0, 1, 0, 0.01])]
+    table = ClientTable(np.array([30, 10, 10]), 3, facts={LabelMixture.name: told[:2]})
+    weighing = part.weigh(*cohort(clients=[0, 1], table=table))
+    assert weighing.origins[0]["kl_nats"] < 0 < weighing.origins[1]["kl_nats"]
+    assert [origin["fallback"] for origin in weighing.origins] == [True, True]
+    assert weighing.weights.tolist() == [0.75, 0.25]
+    table = ClientTable(np.array([30, 10]), 3, facts={LabelMixture.name: [told[0], told[2]]})
+    apart = part.weigh(*cohort(clients=[0, 1], table=table))
+    assert [origin["fallback"] for origin in apart.origins] == [False, False]
+    kl = [origin["kl_nats"] for origin in apart.origins]
+    assert apart.weights == pytest.approx(np.array(kl) / sum(kl))
 
 
 def test_a_histogram_by_hand(cohort):

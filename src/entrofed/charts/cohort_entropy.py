@@ -61,13 +61,14 @@ def _by_chance(
     records: Sequence[RoundRecord],
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """5 % quantile, mean and 95 % quantile of the entropy of random cohorts, for each round's cohort size."""
+    """5 % quantile, mean and 95 % quantile of the entropy of random cohorts, as large as each round's was."""
     pool = participants[counts[participants].sum(axis=1) > 0]
     known: dict[int, tuple[float, float, float]] = {}
-    for size in {len(record.cohort) for record in records}:
+    sizes = [len(record.cohort if record.peers else record.used) or len(record.cohort) for record in records]
+    for size in set(sizes):
         drawn = np.stack(
             [counts[rng.choice(pool, min(size, len(pool)), replace=False)].sum(axis=0) for _ in range(DRAWS)]
         )
         bits = entropy_of_counts(drawn, base="bits")
         known[size] = (float(np.quantile(bits, 0.05)), float(bits.mean()), float(np.quantile(bits, 0.95)))
-    return np.array([known[len(record.cohort)] for record in records]).T
+    return np.array([known[size] for size in sizes]).T

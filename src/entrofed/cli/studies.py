@@ -26,6 +26,7 @@ def study_selection(
     cohort: int = 10,
     rounds: int = 100,
     partitions: int = 10,
+    classes: Annotated[int, Parameter(help="Labels; 20 for the superclasses of CIFAR-100.")] = 10,
     buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
         0.1,
         0.9,
@@ -34,14 +35,24 @@ def study_selection(
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's label counts."""
+    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's (or CIFAR-100's) label counts."""
     from entrofed.charts.studies import selection_chart
     from entrofed.cli.tables.studies import selection_study_tables
-    from entrofed.studies.selection import CLASSES, study
+    from entrofed.studies.selection import study
 
     _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
-    rows = study(clients=clients, cohort=cohort, rounds=rounds, seeds=partitions, buffers=buffer, epsilons=epsilon)
-    _show_study(rows, selection_study_tables, partial(selection_chart, classes=CLASSES), plot, as_json)
+    if classes < 2:
+        raise ConfigError(f"--classes {classes}: at least 2 are needed")
+    rows = study(
+        clients=clients,
+        cohort=cohort,
+        rounds=rounds,
+        seeds=partitions,
+        buffers=buffer,
+        epsilons=epsilon,
+        classes=classes,
+    )
+    _show_study(rows, selection_study_tables, partial(selection_chart, classes=classes), plot, as_json)
 
 
 @study_app.command(name="topology")

@@ -147,6 +147,7 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         evaluated = evaluation.of_peers(models, digests)
     peers = [_peer_record(node, received.get(node, []), pooled.get(node), evaluated) for node in range(nodes)]
     matrix = mixing_matrix([np.array(peer.senders) for peer in peers], [np.array(peer.weights) for peer in peers])
+    counted = sorted({k for node in pooled for k, weight in peers[node].mixing.items() if weight > 0})
     arrived = [sent[k] for node, got in received.items() for k in got if k != node]
     told = sum(told_bytes(job, int(k)) for node, hood in enumerate(hoods) for k in hood if k != node)
     watch.lap("evaluate")
@@ -155,7 +156,7 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         lr=training.training.lr,
         available=len(there),
         cohort=awake,
-        cohort_entropy=evaluation.cohort_entropy(awake),
+        cohort_entropy=evaluation.cohort_entropy(counted),
         clients=[ClientRecord.of(update, peers[node].mixing.get(node, 0.0)) for node, update in sent.items()],
         refused=[Refusal(node, why) for node, why in {**dict.fromkeys(sorted(gone), "dropped out"), **refused}.items()],
         skipped=not pooled,

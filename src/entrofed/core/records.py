@@ -136,7 +136,8 @@ class RoundRecord:
     reasons: list[Scalars] = field(default_factory=list)
     """Why each of the cohort was chosen."""
     cohort_entropy: float | None = None
-    """Of the cohort's pooled labels, bits."""
+    """Of the pooled labels of the clients whose updates count, bits: without those that dropped out, were refused or
+    have weight 0."""
     clients: list[ClientRecord] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     skipped: bool = False
@@ -157,6 +158,11 @@ class RoundRecord:
     """The cohort by name, where clients have names."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase; ``clients`` is the training time summed over clients."""
+
+    @property
+    def used(self) -> list[int]:
+        """The clients whose updates count."""
+        return [client.client for client in self.clients if client.weight > 0]
 
     @property
     def duration(self) -> float:

@@ -75,6 +75,12 @@ class RoundOutcome:
     traffic: Traffic
     seconds: dict[str, float]
 
+    @property
+    def used(self) -> list[int]:
+        """The clients whose updates count."""
+        pairs = zip(self.updates, self.weighing.weights, strict=True)
+        return [update.client for update, weight in pairs if weight > 0]
+
 
 @dataclass(frozen=True)
 class Evaluated:
@@ -117,8 +123,8 @@ class Evaluation(Protocol):
         """Of a round without one; models with the same digest are equal."""
         ...
 
-    def cohort_entropy(self, clients: Sequence[int]) -> float:
-        """Of the pooled labels of clients, bits."""
+    def cohort_entropy(self, clients: Sequence[int]) -> float | None:
+        """Of the pooled labels of clients, bits; None of nobody."""
         ...
 
 

@@ -31,8 +31,10 @@ class FederationEvaluation(Evaluation):
         """What models say about the validation set."""
         return predictions(self._backend, self._federation.data.validation_size, models)
 
-    def cohort_entropy(self, clients: Sequence[int]) -> float:
-        """Of the pooled labels of clients, bits."""
+    def cohort_entropy(self, clients: Sequence[int]) -> float | None:
+        """Of the pooled labels of clients, bits; None of nobody."""
+        if not clients:
+            return None
         return float(entropy_of_counts(self._federation.label_counts[list(clients)].sum(axis=0), base="bits"))
 
     def after_round(self, before: State, plan: RoundPlan, outcome: RoundOutcome) -> Evaluated:
@@ -49,7 +51,7 @@ class FederationEvaluation(Evaluation):
             held_out = [federation.holdouts[client] for client in chosen]
             if any(len(rows) for rows in held_out):
                 inside = self._metrics(after.params, "train", np.concatenate(held_out))
-        return Evaluated(self.cohort_entropy(chosen), test, inside, alignment)
+        return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment)
 
     def _metrics(self, params: Params, part: str, rows: NDArray[np.int64]) -> Metrics:
         (sums,) = evaluate(self._backend, [(params, rows)], part)

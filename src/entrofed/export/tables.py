@@ -6,7 +6,7 @@
 experiment, seed, round                which; rounds count from 0, as in the records of a run
 lr                                     learning rate of the round
 available, cohort_size                 clients that could be chosen, and that were
-cohort_entropy                         entropy of the cohort's pooled labels, bits
+cohort_entropy                         entropy of the pooled labels of those whose updates count, bits
 effective_cohort                       1 / sum of the squared weights, clients
 refused                                updates that were not used
 skipped                                whether the model stayed because of too few updates

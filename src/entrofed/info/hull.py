@@ -95,26 +95,26 @@ def by_linear_programs(points: Floats, tolerance: float) -> Indices:
     """Vertices by definition: ``x_i`` is one iff no mixture of the others comes within ``tolerance``.
 
     One linear program a point: minimize t over lambda >= 0 with sum(lambda) = 1 and
-    -t <= sum_{j != i} lambda_j x_j - x_i <= t in every coordinate. Slow, and never fails.
+    -t <= sum_{j != i} lambda_j x_j - x_i <= t in every coordinate. Slow, and never fails. The last point is looked at
+    first, and who is no vertex is not among the others any more: two that are nearly one do not delete each other.
     """
     n, dim = points.shape
     scale = _spread(points) or 1.0
     points = (points - points.mean(axis=0)) / scale
-    found = []
-    for i in range(n):
-        others = np.delete(points, i, axis=0).T
-        slack = np.ones((dim, 1))
+    slack, found = np.ones((dim, 1)), np.ones(n, np.bool_)
+    for i in reversed(range(n)):
+        found[i] = False
+        others = points[found].T
         answer = linprog(
-            np.r_[np.zeros(n - 1), 1],
+            np.r_[np.zeros(found.sum()), 1],
             A_ub=np.block([[others, -slack], [-others, -slack]]),
             b_ub=np.r_[points[i], -points[i]],
-            A_eq=np.r_[np.ones(n - 1), 0][None],
+            A_eq=np.r_[np.ones(found.sum()), 0][None],
             b_eq=[1.0],
             options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
         )
-        if answer.fun is None or answer.fun * scale > tolerance:
-            found.append(i)
-    return np.array(found, np.int64)
+        found[i] = answer.fun is None or answer.fun * scale > tolerance
+    return np.flatnonzero(found)
 
 
 def _spread(points: Floats) -> float:
@@ -139,8 +139,19 @@ def _flatten(points: Floats) -> Floats:
 def _by_qhull(points: Floats, tolerance: float) -> Indices:
     """Qhull's vertices, without those that rounding lifted off an edge.
 
-    A vertex stands out, along the mean normal of the facets around it, from all other vertices.
+    These are taken away one by one, the last first, so that of two that are nearly one the first stays.
     """
+    kept = np.arange(len(points))
+    while True:
+        corners, heights = _corners(points[kept])
+        weak = corners[heights <= tolerance]
+        if not len(weak):
+            return kept[corners]
+        kept = np.delete(kept, weak[-1])
+
+
+def _corners(points: Floats) -> tuple[Indices, Floats]:
+    """Qhull's vertices, ascending, and how far each stands out from all others along its facets' mean normal."""
     hull = Qhull(points)
     normals = np.zeros_like(points)
     np.add.at(normals, hull.simplices, hull.equations[:, None, :-1])
@@ -149,4 +160,4 @@ def _by_qhull(points: Floats, tolerance: float) -> Indices:
     reach = directions @ points[corners].T
     own = reach.diagonal().copy()
     np.fill_diagonal(reach, -np.inf)
-    return np.asarray(corners[own - reach.max(axis=1) > tolerance])
+    return corners, own - reach.max(axis=1)

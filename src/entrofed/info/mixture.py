@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from entrofed.errors import ConfigError, DataError, unknown
 from entrofed.info.entropy import Floats
 
-Penalty = Literal["components", "free_params"]
+Penalty = Literal["components", "free_params", "complete_data"]
 Labels = NDArray[np.int64]
 
 TOLERANCE = 1e-6
@@ -87,6 +87,8 @@ class Fit:
     mixture: Mixture
     log_likelihood: float
     """Of the observed labels, nats."""
+    complete: float
+    """Q (equation 8), nats: the expected log-likelihood of the labels and the components they belong to."""
     updates: int
 
 
@@ -95,7 +97,8 @@ def fit(counts: ArrayLike, *, ratio: float = 0.5, penalty: Penalty = "components
 
     No variance is below ``floor``. One label y alone gives N(y, floor).
     Differs from the paper: the start is fixed instead of random, so that the result can be had again; the BIC takes
-    the likelihood of the labels instead of Q (equation 8), which also counts unseen assignments.
+    the likelihood of the labels instead of Q (equation 8), which also counts unseen assignments, unless ``penalty`` is
+    ``complete_data``.
 
     >>> mixture = fit([4, 2, 0, 0, 0, 3, 1])
     >>> mixture.weights.round(3).tolist(), mixture.means.round(3).tolist()
@@ -110,12 +113,17 @@ def fit(counts: ArrayLike, *, ratio: float = 0.5, penalty: Penalty = "components
 
 
 def bic(found: Fit, penalty: Penalty = "components") -> float:
-    """Bayesian information criterion -2 ln L + p ln N; p = m as in equation 10, or the 3m - 1 free parameters."""
+    """Bayesian information criterion -2 ln L + p ln N; p = m as in equation 10, or the 3m - 1 free parameters.
+
+    ``complete_data``: p = m, and Q (equation 8) in place of ln L. Q is ln L less the entropy of the assignments, so
+    that components that overlap are penalized too.
+    """
     if penalty not in get_args(Penalty):
         raise unknown("penalty", penalty, get_args(Penalty))
     m = len(found.mixture.weights)
-    parameters = m if penalty == "components" else 3 * m - 1
-    return -2 * found.log_likelihood + parameters * log(found.mixture.size)
+    parameters = 3 * m - 1 if penalty == "free_params" else m
+    likelihood = found.complete if penalty == "complete_data" else found.log_likelihood
+    return -2 * likelihood + parameters * log(found.mixture.size)
 
 
 def expectation_maximization(counts: ArrayLike, components: int, *, floor: float = 1e-2) -> Fit:
@@ -142,7 +150,14 @@ def expectation_maximization(counts: ArrayLike, components: int, *, floor: float
         if abs(now - before) < TOLERANCE or updates == UPDATES:
             break
         mixture, before = updated, now
-    return Fit(mixture, now, updates)
+    return Fit(mixture, now, complete_log_likelihood(mixture, labels, counted), updates)
+
+
+def complete_log_likelihood(mixture: Mixture, labels: Labels, counts: Floats) -> float:
+    """Q = sum_n sum_m gamma_nm ln(pi_m N(y_n; mu_m, sigma_m^2)) (equation 8), gamma as the mixture gives it; nats."""
+    joint = mixture.log_joint(labels)
+    belongs = np.exp(joint - np.logaddexp.reduce(joint, axis=1)[:, None])
+    return float(counts @ (belongs * np.where(belongs > 0, joint, 0.0)).sum(axis=1))
 
 
 def em_step(mixture: Mixture, labels: Labels, counts: Floats, *, floor: float) -> tuple[Mixture, float]:

@@ -16,13 +16,15 @@ from entrofed.info.divergence import kl
 from entrofed.info.entropy import Floats
 from entrofed.info.mixture import MOST, Labels, Mixture
 
-Mode = Literal["smoothed", "paper", "histogram", "authors"]
+Mode = Literal["smoothed", "paper", "printed", "histogram", "authors"]
 Direction = Literal["divergent", "aligned"]
 
 FLOOR = 1e-12
 """Least probability of a label; a label that a client lacks would make its divergence infinite."""
 NONE = 1e-12
 """Divergences that sum to less are no divergence at all."""
+LARGEST = 1e290
+"""No divergence is larger, so that hostile mixtures can be summed."""
 REMEMBERED = 1 << 14
 """Mixtures that are kept as read: in a run the same come again in every round, and at every neighbour."""
 
@@ -41,11 +43,13 @@ def pooled_divergences(
 
     - ``smoothed``: the mixtures at the class numbers, each normalised, plus ``smoothing`` per class; nats
     - ``paper``: the same without smoothing
+    - ``printed``: equations 11 and 12 to the letter, see ``divergences_as_printed``; nats, may be negative
     - ``histogram``: label frequencies instead of mixtures, smoothed; the order of the classes does not matter
     - ``authors``: see ``pool_as_authors``; bits, over the ``labels`` of the node that pools (by default all)
 
-    Differs from the paper: each client's density is normalised over the classes before it is pooled, because only
-    then no divergence is negative; it is smoothed, because otherwise what a client lacks decides everything.
+    All but ``printed`` and ``authors`` differ from the paper: each client's density is normalised over the classes
+    before it is pooled, because only then no divergence is negative. ``smoothed`` and ``histogram`` are smoothed,
+    because otherwise what a client lacks decides everything.
 
     >>> found, sizes = pooled_divergences([np.array([10, 0]), np.array([5, 5])], 2, mode="histogram")
     >>> found.round(4).tolist(), sizes.tolist()
@@ -71,6 +75,8 @@ def pooled_divergences(
         seen = np.arange(classes) if labels is None else _indices("labels", labels, classes)
         pooled, parts = pool_as_authors([read[k][0] for k in some], seen)
         divergences[some] = (pooled * np.log2((pooled + 0.01) / (parts + 0.01))).sum(axis=1)
+    elif mode == "printed":
+        divergences[some] = divergences_as_printed([read[k][0] for k in some], np.arange(classes))
     else:
         rows = [counts[k] / sizes[k] if mode == "histogram" else read[k][1] for k in some]
         pooled, parts = pool(np.array(rows), sizes[some], 0.0 if mode == "paper" else smoothing)
@@ -94,7 +100,8 @@ def pooling_weights(
     The whole rule, for every run and study: :func:`pooled_divergences`, then :func:`pooled_weights`.
     """
     found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
-    return pooled_weights(found, sizes, direction=direction, present=present, alpha_min=alpha_min), found
+    signed = mode == "printed"
+    return pooled_weights(found, sizes, direction=direction, present=present, alpha_min=alpha_min, signed=signed), found
 
 
 def pooled_weights(
@@ -104,6 +111,7 @@ def pooled_weights(
     direction: Direction = "divergent",
     present: ArrayLike | None = None,
     alpha_min: float = 0.0,
+    signed: bool = False,
 ) -> Floats:
     """Weights alpha_k of all clients, proportional to KLD_k (equation 13), or to 1/(1 + KLD_k) if ``aligned``.
 
@@ -111,7 +119,8 @@ def pooled_weights(
     not empty, alpha_k becomes (1 - n alpha_min) alpha_k + alpha_min. Of clients that are not ``present`` (indices) the
     weight is 0 and the others' are scaled to sum to 1; if they sum to 0 they are the data sizes, if those do, equal.
 
-    A negative divergence counts as 0: only ``authors`` has it, from rounding P_k, which otherwise is part of P.
+    A negative divergence counts as 0: ``authors`` has it, from rounding P_k, which otherwise is part of P. If
+    ``signed``, as with ``printed``, it is no weight, and ``divergent`` weights are the data sizes.
 
     >>> pooled_weights([3, 1, 4, 0], [5, 5, 5, 0]).tolist()
     [0.375, 0.125, 0.5, 0.0]
@@ -137,7 +146,7 @@ def pooled_weights(
         raise ConfigError(f"alpha_min = {alpha_min}, but among {n} clients it must be from 0 to {1 / n:.6g}")
 
     far = np.where(some, np.maximum(divergences, 0.0), 0.0)
-    divergent = far if far.sum() >= NONE else sizes
+    divergent = far if far.sum() >= NONE and not (signed and (divergences < -NONE).any()) else sizes
     weights = _shares(divergent if direction == "divergent" else some / (1 + far))
     weights = max(0.0, 1 - n * alpha_min) * weights + alpha_min * some
     for candidate in (weights, sizes, np.ones(len(sizes))):
@@ -145,6 +154,22 @@ def pooled_weights(
         if (restricted > 0).any():
             break
     return _shares(restricted)
+
+
+def divergences_as_printed(mixtures: Sequence[Mixture], labels: Labels) -> Floats:
+    """sum_y P(y) (ln P(y) - ln f_k(y)) with P = sum_k (N_k / N) f_k, of densities f_k that are not normalised; nats.
+
+    Equations 11 and 12 to the letter. A density at whole numbers does not sum to 1, so this is no Kullback-Leibler
+    divergence: where the f_k are alike, as with many labels at every client, one with larger densities is "nearer"
+    than the pool itself, and its divergence is negative (never all: their mean by size is not). Nothing is floored:
+    the logarithms are exact.
+    """
+    logs = np.array([np.logaddexp.reduce(mixture.log_joint(labels), axis=1) for mixture in mixtures])
+    with np.errstate(divide="ignore", over="ignore"):  # a vanishing share; a hostile variance
+        shares = np.log(_shares(np.array([mixture.size for mixture in mixtures])))
+        pooled = np.logaddexp.reduce(shares[:, None] + logs, axis=0)
+        found = (np.exp(pooled) * (pooled - logs)).sum(axis=1)
+    return np.asarray(np.clip(found, -LARGEST, LARGEST))
 
 
 def pmf(mixture: Mixture, labels: Labels) -> Floats:

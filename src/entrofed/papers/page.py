@@ -10,18 +10,32 @@ import altair as alt
 from entrofed.charts.results import results_chart
 from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
-from entrofed.papers.results import Result
+from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
+from entrofed.papers.results import LAST, STEADY, Result
 from entrofed.papers.tables import METRICS, SPREADS, Paper, Table, papers
-from entrofed.papers.verdict import Verdict, outcome, ranking, verdicts
-from entrofed.papers.words import gain_cells, line_cells, ordering_words, other_metrics, rank_rows
-from entrofed.suite.statistics import Row
+from entrofed.papers.verdict import COLLAPSED, Verdict, verdicts
+from entrofed.papers.words import (
+    CLAIM,
+    GAINS,
+    POOLED,
+    claim_cells,
+    family_words,
+    gain_cells,
+    line_cells,
+    ordering_words,
+    other_metrics,
+    pooled_cells,
+    rank_rows,
+    sentences,
+)
+from entrofed.suite.blocks import Pooled
 
 
 def write_page(results: list[Result], output: Path) -> list[Path]:
     """Write the page, and a picture for each table beside it."""
     images = output.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
-    written, glance, lines = [], [], []
+    written, glance, told, lines = [], list[list[str]](), list[list[str]](), list[str]()
     for paper in papers().values():
         tables = [
             table for table in paper.tables.values() if any(r.table == f"{paper.name}/{table.id}" for r in results)
@@ -39,10 +53,24 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             picture = images / f"results-{path.replace('/', '-')}.svg"
             save_chart(_chart(judged), picture)
             written.append(picture)
-            glance.append(_at_a_glance(path, table, judged))
-            lines += _table(paper, table, judged, f"images/{picture.name}", results)
-    write_whole(output, "\n".join([*_head(results), *_rows(GLANCE, glance), *lines]) + "\n")
+            pooled = pooled_gains(path, results)
+            glance += _at_a_glance(path, table, judged, pooled)
+            unit = table.metrics[table.judged_by]
+            told += [[_link(path, table), *claim_cells(found, unit)] for found in claims(path, results)]
+            lines += _table(paper, table, judged, pooled, f"images/{picture.name}", results)
+    head = [*_head(results), *_rows(GLANCE, glance)]
+    if told:
+        head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *_rows(("table", *CLAIM), told)]
+    write_whole(output, "\n".join([*head, *lines]) + "\n")
     return [output, *written]
+
+
+CLAIMS_WORDS = (
+    "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
+    "difference the other way is shown, or none is and the interval ends below the gain that the paper reports; else "
+    "*undecided*. Gains are ours with their 95 % interval, and the paper's over the same cells. Cut runs that had not "
+    "settled decide nothing."
+)
 
 
 def _head(results: Sequence[Result]) -> Iterator[str]:
@@ -53,67 +81,94 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         f"{len(results)} runs of {sum(found.rounds for found in results):,} rounds, made with version {versions}; "
         "this page is written by `entrofed reproduce page` from the Parquet files beside it, which hold every round "
         "and the configuration of every run. "
-        "`entrofed reproduce TABLE --cell CELL` makes them again."
+        "`entrofed reproduce TABLE --cell CELL` makes them again, with the same seeds."
     )
     yield ""
     yield (
-        "Ours is the mean ± the sample standard deviation over n seeds, with the 95 % interval of the mean (t); "
-        "*off* is ours less the paper's. Columns marked * are not in the paper: controls and variants of ours. Gains "
-        "are differences between runs with the same seed, which share data, partition and first model; p is that of "
-        "the paired t-test after Holm's correction over the table's rows; *open*: no difference is shown."
+        "Ours is the mean ± the sample standard deviation over n seeds, with the 95 % interval of the mean (t, within "
+        "what the metric can be); *off* is ours less the paper's. Columns marked * are not in the paper: controls and "
+        "variants of ours. Gains are differences between runs with the same seed, which share data, partition and "
+        "first model; p is that of the paired t-test after Holm's correction over all cells of the table; *open*: no "
+        "difference is shown. Pooled gains are over all cells of the table: the seeds of each cell give the error "
+        "(blocked t-test), Wilcoxon's signed-rank test stands beside it; both after Holm over the table's pairs. "
+        "Variants and readings of the paper's own method are no rivals of each other."
     )
     yield ""
     yield (
-        "At a glance, over the cells below: how many of the paper's ordered pairs of columns come out in its order; in "
-        "how many comparisons the paper's own method is ahead of another column, there and here; and for how many a "
-        "difference is shown (three seeds show only large ones, one seed shows none)."
+        f"Runs for fewer rounds than the paper's are marked, and count for nothing unless they had settled: over the "
+        f"last {LAST} evaluated rounds the standard deviation is at most {STEADY * 100:g} point, and so is the change "
+        f"(slope of the least squares line, times {LAST}). A run is called collapsed if its last accuracy is below "
+        f"{COLLAPSED:.0%} of its best, or of the median of the column's other seeds."
+    )
+    yield ""
+    yield (
+        "At a glance, over the cells below: how many of the paper's ordered pairs of columns come out in its order, on "
+        "the seeds that both have; in how many comparisons the paper's own method is ahead of another column, there "
+        "and here; and for how many of the pooled ones a difference is shown."
     )
     yield ""
 
 
 GLANCE = (
     "table",
+    "its own",
     "cells",
     "seeds",
     "pairs in the paper's order",
-    "its method, in the paper",
+    "ahead, in the paper",
     "here",
     "beside our controls",
 )
 
 
-def _at_a_glance(path: str, table: Table, judged: list[Verdict]) -> list[str]:
-    """What a table comes to, in one line."""
-    told = [
-        (numbers[own].value > numbers[other].value)
-        for numbers in (verdict.cell.values.get(verdict.metric, {}) for verdict in judged)
-        for own in table.own
-        for other in numbers
-        if own in numbers and other not in table.own
-    ]
-    gains = [row for verdict in judged for row in verdict.gains if row.method not in table.own]
-    seeds = sorted({line.ours.n for verdict in judged for line in verdict.lines})
-    orderings = [verdict.ordering for verdict in judged if verdict.ordering is not None]
-    pairs = sum(found.pairs for found in orderings)
-    held = sum(found.held for found in orderings)
-    return [
-        f"[{path}](#{_anchor(f'{path}: {table.caption}')})",
-        str(len(judged)),
-        f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
-        f"{held} of {pairs}" if pairs else "",
-        f"ahead in {sum(told)} of {len(told)}" if told else "",
-        _ahead([row for row in gains if row.method not in table.controls]),
-        _ahead([row for row in gains if row.method in table.controls]),
-    ]
+def _at_a_glance(path: str, table: Table, judged: list[Verdict], pooled: Sequence[Pooled]) -> Iterator[list[str]]:
+    """What a table comes to, in one line for each of its own columns (or readings of one)."""
+    for own in table.own or ("",):
+        column = table.told_as(own) or ""
+        told = [
+            numbers[column].value > numbers[other].value
+            for numbers in (verdict.cell.values.get(verdict.metric, {}) for verdict in judged)
+            for other in numbers
+            if column in numbers and table.readings.get(other, (other,))[0] not in table.own
+        ]
+        mine = [verdict for verdict in judged if not own or any(line.column == own for line in verdict.lines)]
+        if not mine:
+            continue
+        seeds = sorted({line.ours.n for verdict in mine for line in verdict.lines if not own or line.column == own})
+        orderings = [verdict.orderings[own] for verdict in mine if own in verdict.orderings]
+        pairs, held = sum(found.pairs for found in orderings), sum(found.held for found in orderings)
+        yield [
+            _link(path, table),
+            own,
+            str(len(mine)),
+            f"{seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else str(seeds[0]),
+            f"{held} of {pairs}" if pairs else "",
+            f"in {sum(told)} of {len(told)}" if told else "",
+            _ahead(own, mine, pooled, [label for label in table.rivals(own) if label not in table.controls]),
+            _ahead(own, mine, pooled, [label for label in table.rivals(own) if label in table.controls]),
+        ]
 
 
-def _ahead(gains: Sequence[Row]) -> str:
-    differences = [row.paired.difference for row in gains if row.paired is not None]
-    if not differences:
+def _ahead(own: str, judged: Sequence[Verdict], pooled: Sequence[Pooled], others: Sequence[str]) -> str:
+    rows = [
+        (verdict, row)
+        for verdict in judged
+        for row in verdict.gains
+        if row.against == own and row.method in others and row.paired is not None
+    ]
+    if not rows:
         return ""
-    words = f"ahead in {sum(difference < 0 for difference in differences)} of {len(differences)}"
-    shown = Counter(outcome(row) for row in gains)
-    return f"{words}; shown: {shown['better']} better, {shown['worse']} worse"
+    settled = [row for verdict, row in rows if not {own, row.method} & verdict.unsettled]
+    ahead = sum(row.paired is not None and row.paired.difference < 0 for row in settled)
+    words = [f"in {ahead} of {len(settled)}"] if settled else []
+    found = Counter(shown(row) for row in pooled if row.method == own and row.against in others)
+    words += [f"shown over all cells: {found['better']} better, {found['worse']} worse"] if settled else []
+    words += [f"{len(rows) - len(settled)} unsettled"] if len(settled) < len(rows) else []
+    return "; ".join(words)
+
+
+def _link(path: str, table: Table) -> str:
+    return f"[{path}](#{_anchor(f'{path}: {table.caption}')})"
 
 
 def _anchor(heading: str) -> str:
@@ -121,27 +176,40 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
 
 
-def _table(paper: Paper, table: Table, judged: list[Verdict], picture: str, results: list[Result]) -> Iterator[str]:
-    path = f"{paper.name}/{table.id}"
+def _table(
+    paper: Paper,
+    table: Table,
+    judged: list[Verdict],
+    pooled: Sequence[Pooled],
+    picture: str,
+    results: list[Result],
+) -> Iterator[str]:
+    path, unit = f"{paper.name}/{table.id}", table.metrics[table.judged_by]
     yield from ["", f"### {path}: {table.caption}", ""]
     yield f"Judged by {METRICS[table.judged_by]}" + (f", gained over {table.gain_over}." if table.gain_over else ".")
     if table.spread:
         yield f"The paper's spread: {SPREADS[table.spread]}."
+    for column, readings in table.readings.items():
+        yield f"{column} can be read in {len(readings)} ways, each beside the paper's {column}: {', '.join(readings)}."
+    yield from ["", *(f"- {sentence}" for sentence in sentences(table, pooled, unit))]
     yield from ["", f"![{path}: ours and the paper's]({picture})"]
+    if pooled:
+        yield from ["", *_rows(POOLED, (pooled_cells(row, unit) for row in pooled))]
     if found := ranking(path, results):
         rows, meaning = rank_rows(found)
         yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{meaning[0].upper()}{meaning[1:]}."]
+    if family := family_words(table, judged):
+        yield from ["", f"In the cells: {family[0].lower()}{family[1:]}"]
     for verdict in judged:
         yield from ["", f"#### {verdict.cell.id}", ""]
         yield from _rows(
             ["column", f"ours, {verdict.unit}", "95 % interval", "n", "rounds", "paper", "off"],
             (line_cells(line, verdict.unit) for line in verdict.lines),
         )
-        words = [ordering_words(verdict), *verdict.warnings]
-        yield from ["", *(f"- {word}" for word in words if word)]
+        words = [*ordering_words(verdict), *verdict.warnings, *verdict.collapsed]
+        yield from ["", *(f"- {word}" for word in words)]
         if verdict.gains:
-            head = ["gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", ""]
-            yield from ["", *_rows(head, (gain_cells(row, verdict.unit) for row in verdict.gains))]
+            yield from ["", *_rows(GAINS, (gain_cells(verdict, row) for row in verdict.gains))]
         head, rows = other_metrics(table, path, verdict.cell.id, results)
         if rows:
             yield from ["", "By other figures, ours (the paper's):", "", *_rows(head, rows)]
@@ -162,7 +230,7 @@ def _chart(judged: Sequence[Verdict]) -> alt.FacetChart:
     rows = [
         {
             "cell": verdict.cell.id,
-            "column": line.column + ("*" if line.control else ""),
+            "column": line.column + ("*" if line.ours_only else ""),
             "ours": line.ours.mean,
             "low": line.ours.low,
             "high": line.ours.high,

@@ -59,11 +59,14 @@ class Selection:
     columns: tuple[str, ...]
 
     def plan(self, out: Path, rounds: int | None, seeds: int) -> list[Planned]:
-        """Every run, seed by seed, so that what is stopped early has compared all columns on some seeds."""
+        """Every run, seed by seed, so that what is stopped early has compared all columns on some seeds.
+
+        A cell that replays public runs has the seeds of these, whatever ``seeds`` says.
+        """
         return [
             planned(self.path, cell, label, rounds, seed, out)
             for cell in self.cells
-            for seed in range(seeds)
+            for seed in (cell.seeds or range(seeds))
             for label in self.columns
         ]
 
@@ -84,7 +87,7 @@ def planned(path: str, cell: Cell, label: str, rounds: int | None, seed: int, ou
 def select(path: str, cells: Sequence[str] = (), columns: Sequence[str] = ()) -> list[Selection]:
     """What is asked for; a table of gains brings the table along that they are gains over."""
     paper, table = find(path)
-    every = (*table.columns, *table.controls)
+    every = table.runs
     for label in columns:
         if label not in every:
             raise unknown(f"column of {path}", label, every)

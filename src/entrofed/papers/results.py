@@ -1,19 +1,22 @@
 """What runs gave, round by round, small enough to be kept with the code: one Parquet file for each table of a paper.
 
 A row is a round of a run. ``experiment`` is the run's resolved configuration as TOML, so that every number can be made
-again; ``version`` is the library's that made it.
+again; ``version`` is the library's that made it. Rounds that were not evaluated have a row too, for what they cost and
+who took part: ``bytes_up``, ``bytes_down``, ``cohort`` (numbers of the clients whose updates count), ``weights``
+(theirs, to four digits) and ``cohort_entropy`` (bits); with peers, ``weights`` are those of the nodes' own models.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
+from statistics import linear_regression, mean, stdev
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 
-from entrofed.core.records import Metrics, RoundRecord
+from entrofed.core.records import RoundRecord
 from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.files import write_whole
@@ -31,15 +34,28 @@ SERIES = (
     "consensus",
     "seconds",
 )
-"""What is kept of each round; papers report neither of the last two."""
+"""What is kept of each evaluated round; papers report neither of the last two."""
+COURSE = {
+    "bytes_up": pyarrow.int64(),
+    "bytes_down": pyarrow.int64(),
+    "cohort_entropy": pyarrow.float32(),
+    "cohort": pyarrow.list_(pyarrow.int32()),
+    "weights": pyarrow.list_(pyarrow.float32()),
+}
+"""What is kept of every round; files of version 0.1 do not have it."""
 
 NEAR = 0.95
 """Share of the best value at which a run counts as converged."""
+LAST = 10
+"""Evaluated rounds at the end of a run that are looked at to see whether it has settled."""
+STEADY = 0.01
+"""A run has settled if over these it neither spreads by more (sample standard deviation) nor moves by more (slope of
+the least squares line times their number); one percentage point."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One run: what was run, and its metrics in each round."""
+    """One run: what was run, and its metrics in each evaluated round."""
 
     table: str
     """Paper and table, as in ``fedep/table2``."""
@@ -48,12 +64,16 @@ class Result:
     seed: int
     version: str
     experiment: str
-    series: dict[str, list[float | None]]
+    series: Mapping[str, list[float | None]]
+    at: tuple[int, ...] = ()
+    """The evaluated rounds, counted from 1; all, if none are named."""
+    course: Mapping[str, list[Any]] = field(default_factory=dict)
+    """:data:`COURSE`, of every round; empty if it was not kept."""
 
     @property
     def rounds(self) -> int:
         """How many rounds were run."""
-        return len(self.series["accuracy"])
+        return self.at[-1] if self.at else len(self.series["accuracy"])
 
     def value(self, metric: str) -> float | None:
         """One of :data:`entrofed.papers.tables.METRICS`; None if the run did not measure it, or diverged.
@@ -63,11 +83,26 @@ class Result:
         (0.7, 0.6, None)
         """
         if metric == "convergence":
-            return convergence(self.series["macro_f1"])
+            place = convergence(self.series["macro_f1"])
+            return place if place is None or not self.at else self.at[place - 1]
         for ending, reduce in _REDUCTIONS.items():
             if metric.endswith(ending) and (name := metric.removesuffix(ending)) in self.series:
-                return reduce(self.series[name])
+                whole = ending != "_mean" or len(self.series[name]) == self.rounds
+                return reduce(self.series[name]) if whole else None
         raise ConfigError(f"metric {metric!r} is not kept; there are {', '.join(SERIES)}")
+
+    def settled(self, metric: str) -> bool:
+        """Whether a metric has come to rest, as :data:`STEADY` says; not if there are too few evaluated rounds.
+
+        >>> run = Result("t", "c", "FedAvg", 0, "1", "", {"accuracy": [0.40, 0.44] * 5, "macro_f1": [0.4, 0.401] * 5})
+        >>> run.settled("accuracy_last_10"), run.settled("macro_f1")
+        (False, True)
+        """
+        name = next(name for name in sorted(SERIES, key=len, reverse=True) if metric.startswith(name))
+        last = [value for value in self.series[name][-LAST:] if value is not None]
+        if len(last) < LAST:
+            return False
+        return stdev(last) <= STEADY and abs(linear_regression(range(LAST), last).slope) * LAST <= STEADY
 
 
 def _last(values: Sequence[float | None]) -> float | None:
@@ -79,14 +114,16 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return mean(known) if len(known) == len(values) else None
 
 
-def convergence(values: Sequence[float | None]) -> float | None:
+def convergence(values: Sequence[float | None]) -> int | None:
     """The first round with :data:`NEAR` of the best value.
 
     >>> convergence([0.2, 0.89, 0.9, 0.91])
     2
     """
-    known = [value for value in values if value is not None]
-    return next(i + 1 for i, value in enumerate(known) if value >= NEAR * max(known)) if known else None
+    best = max((value for value in values if value is not None), default=None)
+    if best is None:
+        return None
+    return next(i + 1 for i, value in enumerate(values) if value is not None and value >= NEAR * best)
 
 
 _REDUCTIONS = {"_last_10": lambda values: _mean(values[-10:]), "_mean": _mean, "": _last}
@@ -96,7 +133,9 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
     """The result of a finished run."""
     records = run.records()
     environment = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
-    rows = [_kept(record, record.test) for record in records if record.test is not None]
+    evaluated = [record for record in records if record.test is not None]
+    rows = [_evaluated(record) for record in evaluated]
+    course = [_course(record) for record in records]
     return Result(
         table,
         cell,
@@ -105,22 +144,34 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
         environment["entrofed"],
         (run.path / "experiment.toml").read_text(encoding="utf-8"),
         {name: [row[name] for row in rows] for name in SERIES},
+        _unless_all(record.round + 1 for record in evaluated),
+        {name: [row[name] for row in course] for name in COURSE},
     )
 
 
-def _kept(record: RoundRecord, test: Metrics) -> dict[str, float | None]:
+def _unless_all(rounds: Iterable[int]) -> tuple[int, ...]:
+    found = tuple(rounds)
+    return () if found == tuple(range(1, len(found) + 1)) else found
+
+
+def _evaluated(record: RoundRecord) -> dict[str, float | None]:
     inside = record.in_distribution
-    return {
-        "accuracy": test.accuracy,
-        "loss": test.loss,
-        "macro_f1": test.macro_f1,
-        "weighted_f1": test.weighted_f1,
-        "weighted_precision": test.weighted_precision,
-        "weighted_recall": test.weighted_recall,
+    return {name: getattr(record.test, name, None) for name in SERIES} | {
         "train_loss": record.train_loss,
         "accuracy_id": None if inside is None else inside.accuracy,
         "consensus": record.consensus,
         "seconds": record.duration,
+    }
+
+
+def _course(record: RoundRecord) -> dict[str, Any]:
+    used = [client for client in record.clients if client.weight > 0 or record.peers]
+    return {
+        "bytes_up": record.bytes_up,
+        "bytes_down": record.bytes_down,
+        "cohort_entropy": record.cohort_entropy,
+        "cohort": [client.client for client in used],
+        "weights": [round(client.weight, 4) for client in used],
     }
 
 
@@ -134,14 +185,7 @@ def store(results: Iterable[Result], folder: Path) -> list[Path]:
     for table, runs in new.items():
         path = folder / f"{table.replace('/', '-')}.parquet"
         kept = {(old.cell, old.column, old.seed): old for old in (read(path) if path.exists() else [])}
-        everything = [found for _, found in sorted((kept | runs).items())]
-        rows = [
-            {name: getattr(found, name) for name in LABELS}
-            | {"round": i + 1}
-            | {name: found.series[name][i] for name in SERIES}
-            for found in everything
-            for i in range(found.rounds)
-        ]
+        rows = [row for _, found in sorted((kept | runs).items()) for row in _rows(found)]
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, _SCHEMA), sink, compression="zstd")
         write_whole(path, sink.getvalue().to_pybytes())
@@ -149,11 +193,23 @@ def store(results: Iterable[Result], folder: Path) -> list[Path]:
     return written
 
 
+def _rows(found: Result) -> Iterator[dict[str, Any]]:
+    labels = {name: getattr(found, name) for name in LABELS}
+    places = {number: i for i, number in enumerate(found.at or range(1, found.rounds + 1))}
+    for number in range(1, found.rounds + 1) if found.course else places:
+        row = labels | {"round": number, "evaluated": number in places}
+        if number in places:
+            row |= {name: found.series[name][places[number]] for name in SERIES}
+        yield row | {name: values[number - 1] for name, values in found.course.items()}
+
+
 _SCHEMA = pyarrow.schema(
     [
         *((name, pyarrow.int64() if name == "seed" else pyarrow.string()) for name in LABELS),
         ("round", pyarrow.int64()),
+        ("evaluated", pyarrow.bool_()),
         *((name, pyarrow.float32() if name == "seconds" else pyarrow.float64()) for name in SERIES),
+        *COURSE.items(),
     ]
 )
 
@@ -164,13 +220,21 @@ def read(path: Path) -> list[Result]:
         rows = pyarrow.parquet.read_table(path, schema=_SCHEMA).to_pylist()
     except (pyarrow.ArrowInvalid, OSError, KeyError) as error:
         raise DataError(f"{path}: not readable as stored results: {error}") from None
-    runs: dict[tuple[object, ...], Result] = {}
+    runs: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        labels = {name: row[name] for name in LABELS}
-        run = runs.setdefault(tuple(labels.values()), Result(**labels, series={name: [] for name in SERIES}))
-        for name in SERIES:
-            run.series[name].append(row[name])
-    return list(runs.values())
+        runs.setdefault(tuple(row[name] for name in LABELS), []).append(row)
+    return [_result(found) for found in runs.values()]
+
+
+def _result(rows: Sequence[Mapping[str, Any]]) -> Result:
+    evaluated = [row for row in rows if row["evaluated"] is not False]  # files of version 0.1: all are
+    kept = rows[0]["bytes_up"] is not None
+    return Result(
+        **{name: rows[0][name] for name in LABELS},
+        series={name: [row[name] for row in evaluated] for name in SERIES},
+        at=_unless_all(row["round"] for row in evaluated),
+        course={name: [row[name] for row in rows] for name in COURSE} if kept else {},
+    )
 
 
 def read_all(folder: Path) -> list[Result]:

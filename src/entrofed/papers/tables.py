@@ -3,11 +3,15 @@
 A file of this folder is a paper::
 
     title, authors, venue, year
-    [[table]]            id, caption, metrics (name = unit), judged_by, own, spread, seeds, gain_over, notes
+    [[table]]            id, caption, metrics (name = unit), judged_by, own, spread, seeds, gain_over, shuffled, notes
+    [[table.claim]]      says, column, over, cells: what the paper says of a column, see Claim
     [table.setting]      what all its cells have in common, as an experiment file takes it
     [table.columns]      label = what makes this method, as an experiment file takes it
-    [table.controls]     the same for methods that the paper does not report: controls and variants
-    [[table.cell]]       id; without values it is a cell of ours
+    [table.readings.LABEL]  label = the same for each way to read that column of the paper, if it is not clear; all of
+                         them are run in its place, and none of them is the column
+    [table.variants]     the same for variants of the paper's own method that it does not report
+    [table.controls]     the same for other methods that it does not report
+    [[table.cell]]       id, seeds (if not any will do); without values it is a cell of ours
     [table.cell.setting] what makes this cell; laid over the table's
     [table.cell.columns] what a method needs in this cell only; laid over the table's
     [table.cell.values.METRIC]  label = { value, spread }
@@ -35,6 +39,7 @@ from entrofed.suite.words import file_name
 METRICS = {
     "accuracy": "test accuracy after the last round",
     "accuracy_id": "accuracy after the last round on the held-out samples of the clients chosen in it",
+    "accuracy_id_last_10": "mean of the last ten rounds of the accuracy on the held-out samples of each one's clients",
     "accuracy_last_10": "mean test accuracy of the last ten rounds",
     "accuracy_mean": "mean test accuracy of all rounds",
     "loss_mean": "mean test loss of all rounds",
@@ -50,6 +55,8 @@ METRICS = {
 
 UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "rounds": 1.0}
 """What our value is multiplied by to be in the paper's unit."""
+SHARES = ("percent", "fraction")
+"""The units of what lies between 0 and 1 (or 100 %)."""
 
 SPREADS = {
     "rounds": "sample standard deviation over the rounds of a run",
@@ -84,8 +91,11 @@ class Cell:
     """Paper, table and id, as in ``fedentopt/table1/cifar10-c2``."""
     setting: Mapping[str, Any]
     columns: Mapping[str, Column]
-    """The paper's, then the controls."""
+    """What is run: the paper's, or their readings, then the controls."""
     values: Mapping[str, Mapping[str, Reported]]
+    """By metric and column of the paper."""
+    seeds: tuple[int, ...] | None = None
+    """Those of an exact replay; None where any will do."""
 
     def experiment(self, column: Column, *, rounds: int | None = None, seed: int = 0) -> dict[str, Any]:
         """The table that :func:`entrofed.experiment.config.parse` takes: the cell's setting under the column's.
@@ -100,6 +110,16 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Claim:
+    """What a paper says: that a column is ahead of others in some cells."""
+
+    says: str
+    column: str
+    over: tuple[str, ...]
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Table:
     """A table of a paper. Methods and cells are in the paper's order."""
 
@@ -110,10 +130,18 @@ class Table:
     judged_by: str
     """The metric by which columns are compared; more is better."""
     own: tuple[str, ...]
-    """The columns of what the paper proposes."""
+    """Of what is run, what the paper proposes: variants or readings of one thing, no rivals of each other."""
     columns: tuple[str, ...]
+    """The paper's."""
+    readings: Mapping[str, tuple[str, ...]]
+    """What is run in place of a column of the paper that can be read in several ways."""
+    variants: tuple[str, ...]
+    """Of ``own``, what the paper does not report."""
     controls: tuple[str, ...]
     """What is run beside the paper's columns, to see what they are worth."""
+    shuffled: Mapping[str, str]
+    """Controls that shuffle the weights of a column, and that column: they are compared with no other of ``own``."""
+    claims: tuple[Claim, ...]
     cells: Mapping[str, Cell]
     notes: tuple[str, ...]
     """What is doubtful, missing, or chosen by us because the paper does not say."""
@@ -122,6 +150,22 @@ class Table:
     """How many runs the paper says it averages."""
     gain_over: str | None = None
     """The table whose values (same cell, same label) these are the difference from."""
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """What is run: the paper's columns, with readings in their place, then variants and controls."""
+        read = [label for column in self.columns for label in self.readings.get(column, (column,))]
+        return (*read, *self.variants, *self.controls)
+
+    def told_as(self, label: str) -> str | None:
+        """The paper's column that something is run for; None for a variant or control."""
+        if label in (*self.variants, *self.controls):
+            return None
+        return next((column for column, readings in self.readings.items() if label in readings), label)
+
+    def rivals(self, own: str) -> list[str]:
+        """What one of ``own`` is compared with: all that is run but what the paper proposes, and others' shuffled."""
+        return [label for label in self.runs if label not in self.own and self.shuffled.get(label, own) == own]
 
     def cell(self, id: str) -> Cell:  # noqa: A002 (what it is called in the file)
         """The cell, or a ConfigError that names the nearest."""
@@ -166,15 +210,35 @@ def _paper(path: Path) -> Paper:
 
 def _table(paper: str, content: dict[str, Any]) -> Table:
     setting, columns, controls = content.pop("setting"), content.pop("columns"), content.pop("controls", {})
-    every = {**columns, **controls}
-    cells = [_cell(f"{paper}/{content['id']}", setting, every, cell) for cell in content.pop("cell")]
-    notes, own = tuple(content.pop("notes")), tuple(content.pop("own"))
+    readings, variants = content.pop("readings", {}), content.pop("variants", {})
+    every = {
+        label: made
+        for column, one in columns.items()
+        for label, made in (readings[column].items() if column in readings else [(column, one)])
+    }
+    every |= variants | controls
+    cells = {cell["id"]: _cell(f"{paper}/{content['id']}", setting, every, cell) for cell in content.pop("cell")}
+    own = [label for column in content.pop("own") for label in readings.get(column, (column,))]
+    own += variants
+    claims = [
+        Claim(
+            claim["says"],
+            claim["column"],
+            tuple(claim.get("over", (column for column in columns if column not in (claim["column"], *own)))),
+            tuple(claim.get("cells", (name for name, cell in cells.items() if cell.values))),
+        )
+        for claim in content.pop("claim", ())
+    ]
     return Table(
         columns=tuple(columns),
+        readings={column: tuple(made) for column, made in readings.items()},
+        variants=tuple(variants),
         controls=tuple(controls),
-        cells={cell.id: cell for cell in cells},
-        notes=notes,
-        own=own,
+        shuffled=content.pop("shuffled", {}),
+        cells=cells,
+        claims=tuple(claims),
+        notes=tuple(content.pop("notes")),
+        own=tuple(own),
         **content,
     )
 
@@ -190,6 +254,7 @@ def _cell(table: str, common: Mapping[str, Any], shared: Mapping[str, Any], cont
             metric: {label: Reported(**number) for label, number in numbers.items()}
             for metric, numbers in content.get("values", {}).items()
         },
+        seeds=tuple(content["seeds"]) if "seeds" in content else None,
     )
 
 

@@ -9,17 +9,17 @@
 >>> [found] = verdicts("inv_entropy/table8", runs, metrics=("accuracy",))
 >>> [(line.column, round(line.ours.mean, 6), line.paper.value) for line in found.lines]
 [('FedAvg', 91.0, 83.33), ('Entropy', 93.0, 90.0)]
->>> found.ordering.tau, found.gains[0].method, round(-found.gains[0].paired.difference, 6)
+>>> found.orderings["Entropy"].tau, found.gains[0].method, round(-found.gains[0].paired.difference, 6)
 (1.0, 'FedAvg', 2.0)
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from statistics import mean, stdev
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from statistics import mean, median, stdev
 
 from entrofed.papers.results import Result
-from entrofed.papers.tables import UNITS, Cell, Reported, Table, find
-from entrofed.suite.ranking import Rank, ranks
+from entrofed.papers.tables import SHARES, UNITS, Cell, Reported, Table, find
 from entrofed.suite.statistics import (
     FEW,
     LEVEL,
@@ -29,8 +29,14 @@ from entrofed.suite.statistics import (
     compare,
     few_seeds,
     interval,
+    one_family,
     ordering_holds,
 )
+
+COLLAPSED = 0.5
+"""A run has collapsed if its last accuracy is below this share of its own best, or of the median of the other seeds."""
+ALIKE = 0.05
+"""Columns do not compare if their shares of the paper's rounds differ by more."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +46,15 @@ class Line:
     column: str
     ours: Interval
     rounds: int
+    share: float
+    """Of the paper's rounds."""
+    settled: bool
+    """Whether it was run for all of them, or at least has come to rest (:meth:`Result.settled`) with every seed."""
     over_rounds: float | None
     """Sample standard deviation over the rounds of a run, mean over runs; for metrics that are means of all rounds."""
     paper: Reported | None
-    control: bool
+    ours_only: bool
+    """Whether the paper does not have it: a variant or control."""
 
     @property
     def difference(self) -> float | None:
@@ -59,51 +70,58 @@ class Verdict:
     metric: str
     unit: str
     lines: tuple[Line, ...]
-    ordering: Ordering | None
-    """How far the paper's ordering of its columns holds."""
+    orderings: Mapping[str, Ordering]
+    """How far the paper's ordering of its columns holds, with each of the table's own; '' if it has none."""
     gains: tuple[Row, ...]
-    """Every column against each of the paper's own (``against``), in pairs; only for the metric it is judged by."""
+    """Every rival against each of the table's own (``against``), in pairs, only for the metric it is judged by; Holm's
+    correction goes over all cells of the table."""
+    collapsed: tuple[str, ...]
+    """Runs that broke down, in words."""
     warnings: tuple[str, ...]
+
+    @property
+    def unsettled(self) -> frozenset[str]:
+        """Columns that were cut before they had come to rest: nothing is shown by them."""
+        return frozenset(line.column for line in self.lines if not line.settled)
+
+    def outcome(self, row: Row) -> str:
+        """What a gain comes to: better, worse, open (no difference is shown), unsettled, or nothing without a test."""
+        if row.paired is None or row.t_p_holm is None:
+            return ""
+        if {row.method, row.against} & self.unsettled:
+            return "unsettled"
+        return "open" if row.t_p_holm >= LEVEL else "better" if row.paired.difference < 0 else "worse"
 
 
 def verdicts(path: str, results: Iterable[Result], *, metrics: Sequence[str] | None = None) -> list[Verdict]:
     """The table's cells that there are results of, by every metric."""
     paper, table = find(path)
-    results = list(results)
+    results = longest(results)
     ours = [found for found in results if found.table == path]
     below = [found for found in results if found.table == f"{paper.name}/{table.gain_over}"]
-    return [
+    judged = [
         _verdict(table, cell, metric, mine, [found for found in below if found.cell == cell.id])
         for cell in table.cells.values()
         if (mine := [found for found in ours if found.cell == cell.id])
         for metric in metrics or table.metrics
         if any(found.value(metric) is not None for found in mine)
     ]
+    family = iter(one_family([row for verdict in judged for row in verdict.gains]))
+    return [replace(verdict, gains=tuple(next(family) for _ in verdict.gains)) for verdict in judged]
 
 
-def outcome(row: Row) -> str:
-    """What a gain comes to: better, worse, open (no difference is shown), or nothing where there is no test."""
-    if row.paired is None or row.t_p_holm is None:
-        return ""
-    return "open" if row.t_p_holm >= LEVEL else "better" if row.paired.difference < 0 else "worse"
+def longest(results: Iterable[Result]) -> list[Result]:
+    """Of each column of a cell the runs with the most rounds: what was cut is replaced, not mixed in."""
 
+    def column(found: Result) -> tuple[str, str, str]:
+        return found.table, found.cell, found.column
 
-def ranking(path: str, results: Iterable[Result]) -> list[Rank]:
-    """The columns by mean rank over cells and seeds, if there are three or more; who lacks a cell is left out.
-
-    Cells of ours, which the paper does not have, count only if there are no others.
-    """
-    table = find(path)[1]
-    values: dict[str, dict[tuple[str, int], float]] = {}
-    mine = [found for found in results if found.table == path]
-    told = [found for found in mine if table.cells[found.cell].values]
-    for found in told or mine:
-        if (value := found.value(table.judged_by)) is not None:
-            values.setdefault(found.column, {})[found.cell, found.seed] = value
-    cells = {cell for blocks in values.values() for cell, _ in blocks}
-    whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
-    common = set.intersection(*(set(blocks) for blocks in whole.values())) if whole else set()
-    return ranks(whole) if len(whole) > 1 and len(common) > 2 else []
+    kept = []
+    for _, group in groupby(sorted(results, key=lambda found: (column(found), found.seed)), key=column):
+        runs = list(group)
+        most = max(found.rounds for found in runs)
+        kept += [found for found in runs if found.rounds == most]
+    return kept
 
 
 def _verdict(table: Table, cell: Cell, metric: str, ours: list[Result], below: list[Result]) -> Verdict:
@@ -116,28 +134,69 @@ def _verdict(table: Table, cell: Cell, metric: str, ours: list[Result], below: l
             for label, seeds in values.items()
             if label in without
         }
-    reported = cell.values.get(metric, {})
     lines = tuple(
-        Line(
-            label,
-            interval(values[label].values()),
-            min(found.rounds for found in ours if found.column == label),
-            _over_rounds([found for found in ours if found.column == label], metric, unit),
-            reported.get(label),
-            label in table.controls,
-        )
+        _line(table, cell, label, metric, values[label], [found for found in ours if found.column == label])
         for label in cell.columns
         if values.get(label)
     )
-    gains = [
-        row
-        for own in (table.own if metric == table.judged_by else ())
-        if values.get(own)
-        for row in compare({label: values[label] for label in cell.columns if values.get(label)}, own)
-    ]
-    told = {label: number.value for label, number in reported.items()}
-    ordering = ordering_holds({line.column: line.ours.mean for line in lines}, told) if told else None
-    return Verdict(cell, metric, unit, lines, ordering, tuple(gains), _warnings(cell, lines))
+    shares = {line.column: line.share for line in lines}
+    gains = []
+    for own in table.own if metric == table.judged_by else ():
+        alike = [
+            o for o in table.rivals(own) if o in shares and own in shares and abs(shares[o] - shares[own]) <= ALIKE
+        ]
+        if alike:
+            gains += compare({label: values[label] for label in (own, *alike)}, own)
+    return Verdict(
+        cell,
+        metric,
+        unit,
+        lines,
+        dict(_orderings(table, cell.values.get(metric, {}), values, lines)),
+        tuple(gains),
+        tuple(_collapsed(ours)),
+        _warnings(lines),
+    )
+
+
+def _line(
+    table: Table, cell: Cell, label: str, metric: str, values: Mapping[int, float], runs: Sequence[Result]
+) -> Line:
+    unit = table.metrics[metric]
+    most = UNITS[unit] if unit in SHARES else float("inf")
+    rounds = min(found.rounds for found in runs)
+    share = rounds / cell.experiment(cell.columns[label])["rounds"]
+    reported = cell.values.get(metric, {})
+    return Line(
+        label,
+        interval(values.values(), bounds=(-most if table.gain_over else 0.0, most)),
+        rounds,
+        share,
+        share >= 1 or all(found.settled(table.judged_by) for found in runs),
+        _over_rounds(runs, metric, unit),
+        reported.get(table.told_as(label) or ""),
+        table.told_as(label) is None,
+    )
+
+
+def _orderings(
+    table: Table,
+    reported: Mapping[str, Reported],
+    values: Mapping[str, Mapping[int, float]],
+    lines: Sequence[Line],
+) -> Iterator[tuple[str, Ordering]]:
+    """Among columns that have settled and are of one length: that of the own column, or the greatest."""
+    shares = {line.column: line.share for line in lines if line.settled}
+    for own in table.own or ("",):
+        if not reported or (own and own not in shares):
+            continue
+        share = shares[own] if own else max(shares.values(), default=0.0)
+        told = {
+            label: reported[column].value
+            for label in (*(label for label in shares if label not in table.own), own)
+            if (column := table.told_as(label) or "") in reported and abs(shares[label] - share) <= ALIKE
+        }
+        yield own, ordering_holds({label: values[label] for label in told}, told)
 
 
 def _values(results: list[Result], metric: str, unit: str) -> dict[str, dict[int, float]]:
@@ -149,7 +208,7 @@ def _values(results: list[Result], metric: str, unit: str) -> dict[str, dict[int
     return values
 
 
-def _over_rounds(results: list[Result], metric: str, unit: str) -> float | None:
+def _over_rounds(results: Sequence[Result], metric: str, unit: str) -> float | None:
     if not metric.endswith("_mean"):
         return None
     every = [[v for v in found.series[metric.removesuffix("_mean")] if v is not None] for found in results]
@@ -157,7 +216,21 @@ def _over_rounds(results: list[Result], metric: str, unit: str) -> float | None:
     return mean(spreads) if spreads else None
 
 
-def _warnings(cell: Cell, lines: Sequence[Line]) -> tuple[str, ...]:
+def _collapsed(results: Sequence[Result]) -> Iterator[str]:
+    for run in results:
+        known = [value for value in run.series["accuracy"] if value is not None]
+        last = run.value("accuracy")
+        if last is None or not known:
+            yield f"{run.column}, seed {run.seed}: diverged, and left out"
+            continue
+        others = [o.value("accuracy") or 0.0 for o in results if o.column == run.column and o.seed != run.seed]
+        usual, best = median(others) if others else 0.0, max(known)
+        if last < COLLAPSED * max(usual, best):
+            words = f"{run.column}, seed {run.seed}: collapsed to an accuracy of {last:.1%} after the last round"
+            yield words + f" (its best was {best:.1%}" + (f", other seeds end at {usual:.1%})" if others else ")")
+
+
+def _warnings(lines: Sequence[Line]) -> tuple[str, ...]:
     """What weakens a claim: few seeds, fewer rounds than the paper's, columns of different length."""
     if not lines:
         return ()
@@ -166,13 +239,11 @@ def _warnings(cell: Cell, lines: Sequence[Line]) -> tuple[str, ...]:
     few = [line.column for line in lines if line.ours.n < FEW]
     if found and len(few) < len(lines):
         found = [f"{', '.join(few)}: {found[0]}"]
-    shares = {}
-    for line in lines:
-        whole = cell.experiment(cell.columns[line.column])["rounds"]
-        shares[line.column] = line.rounds / whole
-    least, most = min(shares, key=lambda label: shares[label]), max(shares.values())
-    if shares[least] < 1:
-        found.append(f"{shares[least]:.0%} of the paper's rounds" + (f" ({least})" if most > shares[least] else ""))
-    if most - shares[least] > 0.05:
-        found.append("columns were run for different numbers of rounds and do not compare")
+    least, most = min(lines, key=lambda line: line.share), max(line.share for line in lines)
+    if least.share < 1:
+        found.append(f"{least.share:.0%} of the paper's rounds" + (f" ({least.column})" if most > least.share else ""))
+    if most - least.share > ALIKE:
+        found.append("columns were run for different numbers of rounds; only those of one length are compared")
+    if swinging := [line.column for line in lines if not line.settled]:
+        found.append(f"unsettled when they were cut, so that nothing is shown: {', '.join(swinging)}")
     return tuple(found)

@@ -1,10 +1,12 @@
 """Verdicts as the words and cells that the terminal and the page of results share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from entrofed.papers.pooled import ClaimVerdict, shown
 from entrofed.papers.results import Result
 from entrofed.papers.tables import Table
-from entrofed.papers.verdict import Line, Verdict, outcome, verdicts
+from entrofed.papers.verdict import Line, Verdict, verdicts
+from entrofed.suite.blocks import Pooled
 from entrofed.suite.ranking import Rank
 from entrofed.suite.statistics import Row
 
@@ -32,31 +34,160 @@ def line_cells(line: Line, unit: str) -> list[str]:
     """The cells of a line of a table."""
     low, high = line.ours.low, line.ours.high
     return [
-        line.column + ("*" if line.control else ""),
+        line.column + ("*" if line.ours_only else ""),
         number(line.ours.mean, line.ours.spread, unit),
         "" if low is None or high is None else f"{number(low, None, unit)}..{number(high, None, unit)}",
         str(line.ours.n),
-        str(line.rounds),
+        str(line.rounds) + ("" if line.share >= 1 else ", cut" if line.settled else ", cut, unsettled"),
         "" if line.paper is None else number(line.paper.value, line.paper.spread, unit),
         "" if line.difference is None else signed(line.difference, unit),
     ]
 
 
-def gain_cells(row: Row, unit: str) -> list[str]:
-    """What the paper's method gains over another column."""
+def span(low: float | None, high: float | None, unit: str) -> str:
+    """An interval of a difference, if there is one.
+
+    >>> span(-1.25, 3.0, "percent")
+    '-1.25..+3.00'
+    """
+    return "" if low is None or high is None else f"{signed(low, unit)}..{signed(high, unit)}"
+
+
+def p_value(p: float | None) -> str:
+    """A p-value in three digits.
+
+    >>> p_value(0.0002), p_value(0.25)
+    ('< 0.001', '0.250')
+    """
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+GAINS = ("gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", "")
+POOLED = ("gain of", "over", "cells", "n", "gain", "95 % interval", "won, lost", "p", "Wilcoxon's p", "")
+
+
+def gain_cells(verdict: Verdict, row: Row) -> list[str]:
+    """What the paper's method gains over another column in a cell."""
     if (found := row.paired) is None:
         return [row.against, row.method, "0", *[""] * 5]
     low, high = found.interval.low, found.interval.high
-    p = row.t_p_holm
     return [
         row.against,
         row.method,
         str(found.n),
-        signed(-found.difference, unit),
-        "" if low is None or high is None else f"{signed(-high, unit)}..{signed(-low, unit)}",
+        signed(-found.difference, verdict.unit),
+        span(None if high is None else -high, None if low is None else -low, verdict.unit),
         f"{found.losses}, {found.wins}",
-        "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}",
-        outcome(row),
+        p_value(row.t_p_holm),
+        verdict.outcome(row),
+    ]
+
+
+def pooled_cells(row: Pooled, unit: str) -> list[str]:
+    """What it gains over all cells."""
+    return [
+        row.method,
+        row.against,
+        str(row.cells),
+        str(row.n),
+        signed(row.difference, unit),
+        span(row.low, row.high, unit),
+        f"{row.wins}, {row.losses}",
+        p_value(row.p),
+        p_value(row.wilcoxon_p),
+        shown(row),
+    ]
+
+
+def family_words(table: Table, judged: Sequence[Verdict]) -> str:
+    """Which tests are corrected together."""
+    rows = [row for verdict in judged for row in verdict.gains]
+    tested = [row for row in rows if row.t_p_holm is not None]
+    if not tested:
+        return ""
+    own = ", ".join(dict.fromkeys(row.against for row in tested))
+    others = ", ".join(dict.fromkeys(row.method for row in tested))
+    cells = sum(any(row.t_p_holm is not None for row in verdict.gains) for verdict in judged)
+    return (
+        f"One family of {len(tested)} tests, corrected together: {own} against {others}, in {_many(cells, 'cell')}"
+        + ("; shuffled weights only against those they shuffle." if table.shuffled else ".")
+    )
+
+
+def sentences(table: Table, rows: Sequence[Pooled], unit: str) -> Iterator[str]:
+    """What a table shows of each of its own columns, from the pooled gains."""
+    for own in table.own:
+        mine = [row for row in rows if row.method == own]
+        if not mine:
+            yield f"{own}: nothing is shown; its runs, or those of all others, are missing or had not settled."
+            continue
+        rivals = [row for row in mine if row.against not in table.controls]
+        words = [_compared(rivals, unit)] if rivals else []
+        plain = [row for row in mine if row.against == "Uniform" or row.against in table.shuffled]
+        words += [_controls(plain, table, unit)] if plain else []
+        cells, seeds = max(row.cells for row in mine), sorted({n for row in mine for n in row.seeds})
+        many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else _many(seeds[0], "seed")
+        yield f"{own}, over {_many(cells, 'cell')} with {many}: {'; '.join(words)}."
+
+
+def _compared(rows: Sequence[Pooled], unit: str) -> str:
+    parts = []
+    for outcome, words in (("better", "shown better than"), ("worse", "shown worse than")):
+        if found := [row for row in rows if shown(row) == outcome]:
+            parts.append(f"{words} {_gains(found, unit)}")
+    if found := [row for row in rows if shown(row) == "open"]:
+        parts.append(f"not shown to differ from {_gains(found, unit)}")
+    if found := [row for row in rows if not shown(row)]:
+        parts.append(f"one seed a cell, so that nothing is shown, against {_gains(found, unit)}")
+    return "; ".join(parts)
+
+
+def _controls(rows: Sequence[Pooled], table: Table, unit: str) -> str:
+    """Whether its weights, or its choice, are worth anything."""
+
+    def name(row: Pooled) -> str:
+        return "its own weights shuffled" if row.against in table.shuffled else "equal weights"
+
+    better = [row for row in rows if shown(row) == "better"]
+    other = [row for row in rows if shown(row) != "better"]
+    parts = [f"better than {name(row)} ({signed(row.difference, unit)})" for row in better]
+    parts += [
+        f"{'worse than' if shown(row) == 'worse' else 'no better than'} {name(row)} ({signed(row.difference, unit)})"
+        for row in other
+    ]
+    return f"it does {' and '.join(parts)}" if not better else f"it is {' and '.join(parts)}"
+
+
+def _gains(rows: Sequence[Pooled], unit: str) -> str:
+    return ", ".join(f"{row.against} ({signed(row.difference, unit)})" for row in rows)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+CLAIM = ("the paper says", "here", "why", "seeds", "rounds", "beside controls")
+
+
+def claim_cells(found: ClaimVerdict, unit: str) -> list[str]:
+    """A claim and what became of it."""
+    parts = []
+    for row in found.rows:
+        told = found.reported.get(row.against)
+        words = f"{row.against} {signed(row.difference, unit)}"
+        words += f" ({reach})" if (reach := span(row.low, row.high, unit)) else ""
+        parts.append(words + ("" if told is None else f", paper {signed(told, unit)}"))
+    if found.missing:
+        parts.append(f"not run to the end: {', '.join(found.missing)}")
+    seeds = sorted({n for row in found.rows for n in row.seeds})
+    says = found.claim.says if found.column == found.claim.column else f"{found.claim.says} (read as {found.column})"
+    return [
+        says,
+        f"**{found.verdict}**",
+        "; ".join(parts),
+        " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))) if seeds else "",
+        ", ".join(str(number) for number in found.rounds),
+        "; ".join(f"{row.against} {signed(row.difference, unit)} {shown(row)}".strip() for row in found.controls),
     ]
 
 
@@ -75,15 +206,17 @@ def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
     return rows, words + (f"; {first.warning}" if first.warning else "")
 
 
-def ordering_words(verdict: Verdict) -> str:
-    """Whether the paper's ordering holds, in a sentence."""
-    ordering = verdict.ordering
-    if ordering is None or ordering.tau is None:
-        return ""
-    words = f"the paper's ordering: {ordering.held} of {ordering.pairs} pairs hold (tau {ordering.tau:+.2f})"
-    if ordering.discordant and len(ordering.discordant) <= 4:
-        words += "; the other way round: " + ", ".join(f"{better} > {worse}" for better, worse in ordering.discordant)
-    return words
+def ordering_words(verdict: Verdict) -> Iterator[str]:
+    """Whether the paper's ordering holds, in a sentence for each of its own columns."""
+    for own, ordering in verdict.orderings.items():
+        if ordering.tau is None:
+            continue
+        who = f" with {own}" if len(verdict.orderings) > 1 else ""
+        words = f"the paper's ordering{who}: {ordering.held} of {ordering.pairs} pairs hold (tau {ordering.tau:+.2f})"
+        if ordering.discordant and len(ordering.discordant) <= 4:
+            pairs = ", ".join(f"{better} > {worse}" for better, worse in ordering.discordant)
+            words += f"; the other way round: {pairs}"
+        yield words
 
 
 def other_metrics(table: Table, path: str, cell: str, results: list[Result]) -> tuple[list[str], list[list[str]]]:

@@ -1,8 +1,8 @@
 """``entrofed study selection``: what selectors choose, without training anything.
 
-A partition of CIFAR-10's label counts (or of another number of classes and samples), a selector, some hundred rounds:
-how diverse are the pooled labels of the cohorts, how often are all labels there, how many clients ever take part, and
-how evenly? Entropies are of the true counts, also where the selector saw noised ones.
+A partition of CIFAR-10's label counts (or of as many samples in another number of classes), a selector, some hundred
+rounds: how diverse are the pooled labels of the cohorts, how often are all labels there, how many clients ever take
+part, and how evenly? Entropies are of the true counts, also where the selector saw noised ones.
 """
 
 import statistics
@@ -23,7 +23,8 @@ from entrofed.info.entropy import entropy_of_counts
 from entrofed.privacy.counts import release
 from entrofed.registry import build
 
-CLASSES, PER_CLASS = 10, 5000
+SAMPLES = 50_000
+"""As CIFAR-10 and CIFAR-100 have for training."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +98,23 @@ def play(
 
 
 def study(
-    *, clients: int, cohort: int, rounds: int, seeds: int, buffers: Sequence[float], epsilons: Sequence[float]
+    *,
+    clients: int,
+    cohort: int,
+    rounds: int,
+    seeds: int,
+    buffers: Sequence[float],
+    epsilons: Sequence[float],
+    classes: int = 10,
 ) -> list[dict[str, Any]]:
     """One row per partition kind and selector: mean and spread over partitions drawn with different seeds."""
-    labels = np.repeat(np.arange(CLASSES), PER_CLASS)
+    labels = np.repeat(np.arange(classes), SAMPLES // classes)
     rows: list[dict[str, Any]] = []
     for kind in PARTITION_KINDS:
         shards = [
             PARTITIONS[kind.kind](labels, clients, stream(seed, "partition"), **kind.options) for seed in range(seeds)
         ]
-        tables = [label_counts(labels, dealt, CLASSES) for dealt in shards]
+        tables = [label_counts(labels, dealt, classes) for dealt in shards]
         for title, spec, epsilon in choices(buffers, epsilons):
             part = build("selector", spec)
             found = [play(part, table, kind.kind, cohort, rounds, epsilon, seed) for seed, table in enumerate(tables)]

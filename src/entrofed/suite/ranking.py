@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from entrofed.errors import DataError
+from entrofed.suite.blocks import Block
 from entrofed.suite.statistics import LEVEL, checked, few_seeds
-
-Block = tuple[str, int]
-"""A cell (dataset, partition, ...) and a seed."""
 
 
 @dataclass(frozen=True)

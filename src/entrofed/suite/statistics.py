@@ -5,9 +5,9 @@ cancels out. `None` stands for what the values cannot tell. A win is a larger va
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from math import ceil, isclose, log10, sqrt
+from math import ceil, inf, isclose, log10, sqrt
 from numbers import Real
 from statistics import mean, stdev
 from typing import Literal, get_args
@@ -86,11 +86,13 @@ def interval(
     confidence: float = 0.95,
     method: Method = "t",
     rng: np.random.Generator | None = None,
+    bounds: tuple[float, float] = (-inf, inf),
 ) -> Interval:
     """Mean with its confidence interval: mean ± t_{(1 + confidence) / 2, n - 1} s / sqrt(n), or bootstrapped.
 
     The bootstrap is bias-corrected and accelerated (BCa; Efron, Better Bootstrap Confidence Intervals, JASA 82, 1987)
     and needs `rng`. It assumes no normal distribution, but is too narrow for a handful of values: prefer t there.
+    `bounds` are what the mean can be at all (a share: 0 and 1); the interval ends there.
 
     >>> found = interval([0.81, 0.84, 0.87])
     >>> round(found.low, 4), round(found.mean, 4), round(found.high, 4)
@@ -110,13 +112,13 @@ def interval(
     spread = stdev(found)
     if method == "t" or spread == 0:
         half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * spread / sqrt(n)
-        return Interval(middle, middle - half, middle + half, spread, n)
+        return Interval(middle, max(middle - half, bounds[0]), min(middle + half, bounds[1]), spread, n)
     if rng is None:
         raise ConfigError("a bootstrap interval draws at random: pass rng, a numpy.random.Generator")
     standard = (np.array(found) - middle) / spread
     drawn = stats.bootstrap((standard,), np.mean, confidence_level=confidence, method="BCa", random_state=rng)
     low, high = (middle + spread * float(end) for end in drawn.confidence_interval)
-    return Interval(middle, low, high, spread, n)
+    return Interval(middle, max(low, bounds[0]), min(high, bounds[1]), spread, n)
 
 
 def paired(a: Iterable[float], b: Iterable[float]) -> Paired:
@@ -184,25 +186,27 @@ def compare(table: Mapping[str, Mapping[int, float]], against: str) -> list[Row]
         raise unknown("method to compare against", against, table)
     for method, values in table.items():
         checked(method, values.items())
-    reference, found = table[against], dict[str, Paired | None]()
+    reference, rows = table[against], []
     for method, values in table.items():
         if method != against:
             common = sorted(values.keys() & reference.keys())
-            found[method] = paired([values[s] for s in common], [reference[s] for s in common]) if common else None
-    t_p = holm([pair.t_p if pair else None for pair in found.values()])
-    wilcoxon_p = holm([pair.wilcoxon_p if pair else None for pair in found.values()])
-    return [
-        Row(
-            method,
-            against,
-            pair,
-            t_p[i],
-            wilcoxon_p[i],
-            left_out=len(table[method].keys() ^ reference.keys()),
-            warning=few_seeds(pair.n if pair else 0),
-        )
-        for i, (method, pair) in enumerate(found.items())
-    ]
+            pair = paired([values[s] for s in common], [reference[s] for s in common]) if common else None
+            left_out = len(values.keys() ^ reference.keys())
+            rows.append(Row(method, against, pair, None, None, left_out, few_seeds(len(common))))
+    return one_family(rows)
+
+
+def one_family(rows: Sequence[Row]) -> list[Row]:
+    """The same rows with Holm's correction over all of them, whatever it went over before.
+
+    >>> accuracy = {"fedavg": {0: 0.80, 1: 0.82}, "fedentopt": {0: 0.84, 1: 0.85}}
+    >>> one, two = compare(accuracy, "fedavg"), compare(accuracy, "fedentopt")
+    >>> [round(row.t_p_holm, 3) for row in (*one, *one_family([*one, *two]))]
+    [0.09, 0.181, 0.181]
+    """
+    t_p = holm([row.paired.t_p if row.paired else None for row in rows])
+    wilcoxon_p = holm([row.paired.wilcoxon_p if row.paired else None for row in rows])
+    return [replace(row, t_p_holm=t, wilcoxon_p_holm=w) for row, t, w in zip(rows, t_p, wilcoxon_p, strict=True)]
 
 
 def few_seeds(n: int) -> str | None:
@@ -216,23 +220,34 @@ def few_seeds(n: int) -> str | None:
     return f"rests on {seeds}; three are the least for a claim: run more seeds that all methods share"
 
 
-def ordering_holds(ours: Mapping[str, float], papers: Mapping[str, float]) -> Ordering:
+def ordering_holds(ours: Mapping[str, Mapping[int, float]], papers: Mapping[str, float]) -> Ordering:
     """Whether a paper's ordering holds among the columns both have: tau = (concordant - discordant) / pairs.
 
+    Of each pair the means over the seeds that both have are compared; a pair without a common seed does not count.
     Kendall's tau (Biometrika 30, 1938) where nothing ties, else Somers' D: pairs that tie in the paper do not count,
     those that tie only in ours count as neither. 1 if all of the ordering holds, None if the paper orders no pair.
 
-    >>> ordering_holds({"fedavg": 83.0, "fedprox": 82.0, "moon": 85.0}, {"fedavg": 70.1, "fedprox": 71.4, "moon": 72.0})
+    >>> ours = {"fedavg": {0: 83.0, 1: 60.0}, "fedprox": {0: 82.0}, "moon": {0: 85.0}}
+    >>> ordering_holds(ours, {"fedavg": 70.1, "fedprox": 71.4, "moon": 72.0})
     Ordering(tau=0.3333333333333333, pairs=3, discordant=(('fedprox', 'fedavg'),), tied=())
     """
-    checked("ours", ours.items())
+    for column, values in ours.items():
+        checked(column, values.items())
     checked("papers", papers.items())
     common = sorted((column for column in papers if column in ours), key=lambda column: -papers[column])
-    pairs = [(x, y) for x, y in combinations(common, 2) if papers[x] > papers[y]]
-    tied = tuple((x, y) for x, y in pairs if isclose(ours[x], ours[y], rel_tol=1e-12))
-    discordant = tuple((x, y) for x, y in pairs if ours[x] < ours[y] and (x, y) not in tied)
-    tau = (len(pairs) - len(tied) - 2 * len(discordant)) / len(pairs) if pairs else None
-    return Ordering(tau, len(pairs), discordant, tied)
+    pairs, tied, discordant = 0, list[tuple[str, str]](), list[tuple[str, str]]()
+    for x, y in combinations(common, 2):
+        seeds = sorted(ours[x].keys() & ours[y].keys())
+        if not seeds or papers[x] <= papers[y]:
+            continue
+        pairs += 1
+        better, worse = (mean(ours[column][seed] for seed in seeds) for column in (x, y))
+        if isclose(better, worse, rel_tol=1e-12):
+            tied.append((x, y))
+        elif better < worse:
+            discordant.append((x, y))
+    tau = (pairs - len(tied) - 2 * len(discordant)) / pairs if pairs else None
+    return Ordering(tau, pairs, tuple(discordant), tuple(tied))
 
 
 def _differences(a: Sequence[float], b: Sequence[float]) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.facts.label_mixture import LabelMixture
 from entrofed.info.mixture import Penalty
-from entrofed.info.pooling import Direction, Mode, pooling_weights
+from entrofed.info.pooling import NONE, Direction, Mode, pooling_weights
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,15 @@ class PooledKL(Weigher):
     pools them by size, ``P = sum_k N_k P_k / sum_k N_k``. The more a client differs, the more it weighs (``divergent``;
     ``aligned`` turns this round). All clients are pooled; the weights of the responders are then scaled to sum to one.
 
-    ``mode``: ``smoothed`` adds ``smoothing`` to each class; ``paper`` does not; ``histogram`` pools the label
-    frequencies themselves; ``authors`` follows the authors' program, in which ``P_k`` is no distribution. The modes can
-    reverse the order of clients. A mixture over class numbers means nothing if classes have no order, and its
-    components are limited to ``ratio`` times the number of labels: ``histogram`` is the sound choice.
-    ``alpha_min`` is a least weight for everybody.
+    ``mode``: ``smoothed`` adds ``smoothing`` to each class; ``paper`` does not; ``printed`` takes the equations to the
+    letter, without making distributions of the densities: where a divergence is negative, the weights are the data
+    sizes (``fallback`` in the record); ``histogram`` pools the label frequencies themselves; ``authors``
+    follows the authors' program, in which ``P_k`` is no distribution. The modes can reverse the order of clients. A
+    mixture over class numbers means nothing if classes have no order, and its components are limited to ``ratio`` times
+    the number of labels: ``histogram`` is the sound choice. ``penalty`` is that of the fit
+    (:func:`entrofed.info.mixture.bic`); ``complete_data`` is the paper's. ``alpha_min`` is a least weight for all.
+
+    ``authors`` sums over the labels of the peer that pools. A server has none: there it sums over all classes.
     """
 
     name: ClassVar[str] = "pooled_kl"
@@ -68,4 +72,8 @@ class PooledKL(Weigher):
             present=present,
             alpha_min=self.alpha_min,
         )
-        return Weighing(weights[present], [{"kl_nats": float(divergences[client])} for client in present])
+        unit = "kl_bits" if self.mode == "authors" else "kl_nats"
+        origins: list[dict[str, Any]] = [{unit: float(divergences[client])} for client in present]
+        if self.mode == "printed":
+            origins = [{**origin, "fallback": bool(divergences.min() < -NONE)} for origin in origins]
+        return Weighing(weights[present], origins)

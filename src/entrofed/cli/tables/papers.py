@@ -5,12 +5,25 @@ from pathlib import Path
 
 from rich.table import Table
 
+from entrofed.papers.pooled import pooled_gains, ranking
 from entrofed.papers.reproduce import missing_data, select
 from entrofed.papers.results import Result
 from entrofed.papers.tables import SPREADS, find, papers
 from entrofed.papers.tables import Table as Reports
-from entrofed.papers.verdict import Verdict, ranking, verdicts
-from entrofed.papers.words import gain_cells, line_cells, number, ordering_words, other_metrics, rank_rows
+from entrofed.papers.verdict import Verdict, verdicts
+from entrofed.papers.words import (
+    GAINS,
+    POOLED,
+    family_words,
+    gain_cells,
+    line_cells,
+    number,
+    ordering_words,
+    other_metrics,
+    pooled_cells,
+    rank_rows,
+    sentences,
+)
 
 
 def list_of_tables() -> Table:
@@ -72,7 +85,8 @@ def reported_tables(path: str) -> Iterator[Table]:
 def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
     """The cells of a table: ours beside the paper's, what its method gains, and the other metrics."""
     table = find(path)[1]
-    for verdict in verdicts(path, results, metrics=(table.judged_by,)):
+    judged = verdicts(path, results, metrics=(table.judged_by,))
+    for verdict in judged:
         yield _judged_table(table, verdict)
         if verdict.gains:
             yield _gains_table(verdict)
@@ -82,6 +96,13 @@ def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
             for row in rows:
                 shown.add_row(*row)
             yield shown
+    if gains := pooled_gains(path, results):
+        unit = table.metrics[table.judged_by]
+        shown = Table(*POOLED, title=f"{path}: {table.judged_by}, over cells and seeds")
+        shown.caption = "\n".join([*sentences(table, gains, unit), family_words(table, judged)])
+        for pooled in gains:
+            shown.add_row(*pooled_cells(pooled, unit))
+        yield shown
     if found := ranking(path, results):
         ranked, words = rank_rows(found)
         shown = Table("column", "mean rank", "group", title=f"{path}: ranks by {table.judged_by}", caption=words)
@@ -97,7 +118,7 @@ def _judged_table(table: Reports, verdict: Verdict) -> Table:
     for line in verdict.lines:
         label, ours, _, *others = line_cells(line, verdict.unit)
         shown.add_row(label, ours, *others)
-    words = [ordering_words(verdict), *verdict.warnings]
+    words = [*ordering_words(verdict), *verdict.warnings, *verdict.collapsed]
     words.append("ours: mean ± sample standard deviation over n seeds; off: ours less the paper's; *: ours only")
     if table.spread:
         words.append(f"the paper's spread: {SPREADS[table.spread]}")
@@ -106,10 +127,13 @@ def _judged_table(table: Reports, verdict: Verdict) -> Table:
 
 
 def _gains_table(verdict: Verdict) -> Table:
-    shown = Table("gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", "")
+    shown = Table(*GAINS)
     shown.title = f"{verdict.cell.path}: {verdict.metric}"
     shown.columns[4].no_wrap = True
     for row in verdict.gains:
-        shown.add_row(*gain_cells(row, verdict.unit))
-    shown.caption = "runs with the same seed are paired; p: paired t-test, after Holm; open: no difference is shown"
+        shown.add_row(*gain_cells(verdict, row))
+    shown.caption = (
+        "runs with the same seed are paired; p: paired t-test, after Holm over all cells that were run; "
+        "open: no difference is shown; unsettled: cut before it had come to rest"
+    )
     return shown

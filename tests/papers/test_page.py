@@ -1,0 +1,158 @@
+"""What a table comes to as a whole, and the page that tells it."""
+
+from dataclasses import replace
+
+import pytest
+
+from entrofed.papers.page import write_page
+from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
+from entrofed.papers.results import SERIES, Result
+from entrofed.papers.tables import find
+from entrofed.papers.verdict import verdicts
+from entrofed.papers.words import family_words, sentences
+
+IRIS = "inv_entropy/table8"
+ROUNDS = {"heart": 20, "iris": 10, "pumpkin": 10, "seeds": 8, "heart-unique": 20}
+
+
+def made(column: str, seed: int, value: float, cell: str = "iris") -> Result:
+    return Result(IRIS, cell, column, seed, "0.1", "", {name: [value] * ROUNDS[cell] for name in SERIES})
+
+
+def runs_of(values, cells=("iris",)):
+    return [
+        made(label, seed, value + 0.01 * i, cell)
+        for i, cell in enumerate(cells)
+        for label, row in values.items()
+        for seed, value in enumerate(row)
+    ]
+
+
+VALUES = {
+    "FedAvg": (0.80, 0.82, 0.84),
+    "Entropy": (0.83, 0.84, 0.88),
+    "FedProx": (0.83, 0.85, 0.86),
+    "Uniform": (0.90, 0.92, 0.94),
+    "Entropy-permuted": (0.83, 0.84, 0.88),
+}
+CELLS = ("iris", "pumpkin", "seeds")
+
+
+def test_gains_over_all_cells():
+    rows = {row.against: row for row in pooled_gains(IRIS, runs_of(VALUES, CELLS))}
+    assert {row.method for row in rows.values()} == {"Entropy"}
+    assert rows["FedAvg"].difference == pytest.approx(3)
+    assert (rows["FedAvg"].n, rows["FedAvg"].cells) == (9, 3)
+    assert {name: shown(row) for name, row in rows.items()} == {
+        "FedAvg": "better",
+        "FedProx": "open",
+        "Uniform": "worse",
+        "Entropy-permuted": "open",
+    }
+
+
+def test_cells_of_ours_do_not_count_beside_the_papers():
+    alone = pooled_gains(IRIS, runs_of(VALUES, CELLS))
+    assert pooled_gains(IRIS, runs_of(VALUES, CELLS) + runs_of(VALUES, ("heart-unique",))) == alone
+    assert pooled_gains(IRIS, runs_of(VALUES, ("heart-unique",)))[0].cells == 1
+
+
+def test_a_sentence_for_each_table():
+    table = find(IRIS)[1]
+    rows = pooled_gains(IRIS, runs_of(VALUES, CELLS))
+    assert list(sentences(table, rows, "percent")) == [
+        "Entropy, over 3 cells with 3 seeds: shown better than FedAvg (+3.00); not shown to differ from FedProx "
+        "(+0.33); it does worse than equal weights (-7.00) and no better than its own weights shuffled (+0.00)."
+    ]
+    assert list(sentences(table, [], "percent")) == [
+        "Entropy: nothing is shown; its runs, or those of all others, are missing or had not settled."
+    ]
+    once = pooled_gains(IRIS, [run for run in runs_of(VALUES, CELLS) if run.seed == 0])
+    [sentence] = sentences(table, once, "percent")
+    assert "one seed a cell, so that nothing is shown, against FedAvg (+3.00)" in sentence
+
+
+def test_a_family_says_what_it_holds():
+    table = find(IRIS)[1]
+    judged = verdicts(IRIS, runs_of(VALUES, CELLS), metrics=("accuracy",))
+    assert family_words(table, judged).startswith(
+        "One family of 12 tests, corrected together: Entropy against FedAvg, FedProx, Uniform, Entropy-permuted, in 3"
+    )
+
+
+def test_claims_are_judged():
+    values = {**VALUES, "FedOpt": (0.70, 0.71, 0.74)}
+    found = {claim.claim.over: claim for claim in claims(IRIS, runs_of(values, CELLS))}
+    first = found["FedAvg",]
+    assert first.verdict == "holds"
+    assert first.reported["FedAvg"] == pytest.approx((6.67 + 0.40 + 2.39) / 3, abs=0.01)
+    assert [row.against for row in first.controls] == ["Uniform", "Entropy-permuted"]
+    assert found["FedOpt", "FedProx"].verdict == "undecided"  # better than one, open against the other
+    assert claims(IRIS, runs_of({"FedAvg": (0.8,)})) == []
+
+
+def test_claims_that_do_not_hold():
+    worse = {"FedAvg": (0.90, 0.91, 0.92), "Entropy": (0.80, 0.82, 0.81)}
+    assert claims(IRIS, runs_of(worse, CELLS))[0].verdict == "does not hold"
+    same = {"FedAvg": (0.900, 0.902, 0.904), "Entropy": (0.901, 0.901, 0.905)}
+    [found, other] = claims(IRIS, runs_of(same, CELLS))
+    assert shown(found.rows[0]) == "open"
+    assert found.rows[0].high < found.reported["FedAvg"]
+    assert found.verdict == "does not hold"  # no gain is shown, and one as large as the paper's is excluded
+    assert (other.verdict, other.missing) == ("undecided", ("FedOpt", "FedProx"))
+
+
+def test_columns_are_ranked_over_cells_and_seeds():
+    values = {"FedAvg": (0.8,) * 3, "Entropy": (0.9,) * 3, "Uniform": (0.7,) * 3}
+    runs = runs_of(values, ("iris", "seeds"))
+    runs.append(made("FedProx", 0, 0.99))  # lacks a cell
+    found = ranking(IRIS, runs)
+    assert [(rank.method, rank.mean_rank, rank.blocks) for rank in found] == [
+        ("Entropy", 1, 6),
+        ("FedAvg", 2, 6),
+        ("Uniform", 3, 6),
+    ]
+    assert ranking(IRIS, runs[:3]) == []
+    ours = [made("Uniform", seed, 1.0, "heart-unique") for seed in range(3)]  # the paper has no such cell
+    assert ranking(IRIS, [*runs, *ours]) == found
+    assert ranking(IRIS, [*ours, *(replace(run, column="FedAvg") for run in ours)])
+
+
+def test_the_page_tells_all(tmp_path):
+    runs = runs_of({"FedAvg": (0.80, 0.81, 0.82), "Entropy": (0.90, 0.91, 0.92), "Uniform": (0.80, 0.81, 0.82)})
+    page, picture = write_page(runs, tmp_path / "results.md")
+    text = page.read_text()
+    assert "| Entropy | 91.00 ± 1.00 |" in text
+    assert "| Uniform* | 81.00 ± 1.00 |" in text
+    assert "| Entropy | FedAvg | 3 | +10.00 |" in text
+    assert "1 of 1 pairs hold" in text
+    assert "Precision, recall and F1 are weighted" in text
+    assert "- Entropy, over 1 cell with 3 seeds:" in text
+    assert picture.read_text().startswith("<svg")
+    assert f"images/{picture.name}" in text
+    again, _ = write_page(runs, tmp_path / "results.md")
+    assert again.read_text() == text
+
+
+def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
+    values = {"FedAvg": (0.80, 0.81, 0.83), "Entropy": (0.90, 0.91, 0.92), "Uniform": (0.92, 0.92, 0.92)}
+    page, _ = write_page(runs_of(values), tmp_path / "results.md")
+    line, *_ = [line for line in page.read_text().splitlines() if line.startswith(f"| [{IRIS}]")]
+    own, *_, told, here, controls = line.strip("| ").split(" | ")[1:]
+    assert own == "Entropy"
+    assert told == "in 2 of 3"  # on Iris Entropy and FedProx have the same accuracy
+    assert here == "in 1 of 1; shown over all cells: 1 better, 0 worse"
+    assert controls == "in 0 of 1; shown over all cells: 0 better, 0 worse"
+
+
+def test_cut_runs_are_marked(tmp_path):
+    runs = [
+        replace(run, series={name: values[:5] for name, values in run.series.items()})
+        for run in runs_of({"FedAvg": (0.8, 0.8, 0.8), "Entropy": (0.9, 0.9, 0.91)})
+    ]
+    page, _ = write_page(runs, tmp_path / "results.md")
+    text = page.read_text()
+    assert "| 5, cut, unsettled |" in text
+    assert "1 unsettled" in text
+    assert "| **undecided** | not run to the end: FedAvg |" in text
+    assert "nothing is shown; its runs, or those of all others, are missing or had not settled" in text
