@@ -26,7 +26,7 @@ def rows():
 def test_weighings_by_hand():
     found = {title: weigh(1, HOOD) for title, weigh in weighings(COUNTS).items()}
     assert list(found) == [
-        "data size", "uniform", "FedEP smoothed", "FedEP paper", "FedEP histogram", "FedEP authors",
+        "data size", "uniform", "FedEP smoothed", "FedEP paper", "FedEP printed", "FedEP histogram", "FedEP authors",
     ]  # fmt: skip
     np.testing.assert_allclose(found["data size"], [0.6, 0.4])
     np.testing.assert_allclose(found["uniform"], [0.5, 0.5])
@@ -65,7 +65,7 @@ def test_metrics_by_hand():
 
 
 def test_rows(rows):
-    assert len(rows) == 2 * 3 * 6
+    assert len(rows) == 2 * 3 * 7
     for row in rows:
         assert 0 <= row["own_min"] <= row["own"] <= row["own_max"] <= row["largest"] <= 1
         assert 0 <= row["gap"] <= 1
@@ -77,7 +77,7 @@ def test_rows(rows):
 def test_rows_of_known_cases(rows):
     found = {(row["alpha"], row["topology"], row["weighing"]): row for row in rows}
     for alpha in (20.0, 0.1):
-        for weighing in ("data size", "uniform", "FedEP smoothed", "FedEP paper", "FedEP histogram"):
+        for weighing in ("data size", "uniform", "FedEP smoothed", "FedEP paper", "FedEP printed", "FedEP histogram"):
             assert found[alpha, "full", weighing]["gap"] == pytest.approx(1, abs=1e-9)  # all nodes weigh alike
         assert found[alpha, "full", "data size"]["bias"] == pytest.approx(0, abs=1e-12)
         assert found[alpha, "ring", "uniform"]["gap"] == pytest.approx(1 / 3)
@@ -88,12 +88,12 @@ def test_rows_of_known_cases(rows):
 
 def test_tables_and_picture(rows):
     assert [(table.title, table.row_count) for table in topology_study_tables(rows)] == [
-        ("Dirichlet 20", 18),
-        ("Dirichlet 0.1", 18),
+        ("Dirichlet 20", 21),
+        ("Dirichlet 0.1", 21),
     ]
     spec = topology_study_chart(rows).to_dict()
     values = spec["datasets"][spec["data"]["name"]]
-    assert len(values) == 36
+    assert len(values) == 42
     assert all(0 <= value["low"] <= value["gap"] <= value["high"] <= 1 for value in values)
     assert spec["facet"]["column"]["sort"] == ["Dirichlet 20", "Dirichlet 0.1"]
 
@@ -103,7 +103,7 @@ def test_without_consensus_or_spread(monkeypatch):
     rows = study(nodes=3, alphas=(1.0,), seeds=1, kinds=("erdos_renyi",))
     assert {(row["gap"], row["gap_std"], row["bias"], row["consensus"]) for row in rows} == {(0, None, None, 0)}
     (table,) = topology_study_tables(rows)
-    assert list(table.columns[5].cells) == ["none"] * 6
+    assert list(table.columns[5].cells) == ["none"] * 7
 
 
 def test_unknown_topology():
