@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-WEIGHING_COLOURS = ("#000000", "#999999", "#0072B2", "#56B4E9", "#009E73", "#D55E00")
+WEIGHING_COLOURS = ("#000000", "#999999", "#0072B2", "#56B4E9", "#CC79A7", "#009E73", "#D55E00")
 ATTACK_COLOURS, ATTACK_SHAPES = ("#000000", "#0072B2", "#D55E00"), ("circle", "square", "triangle-up")
 
 
