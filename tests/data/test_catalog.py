@@ -26,7 +26,7 @@ def check(name: str, directory: Path | None = None) -> None:
     assert (0 if data.valid_y is None else len(data.valid_y)) == entry.valid
     assert len(data.classes) == entry.classes
     for x, y in ((data.train_x, data.train_y), (data.test_x, data.test_y)):
-        assert x.dtype == (np.float32 if data.kind == "table" else np.uint8)
+        assert x.dtype == (np.float32 if data.kind in ("table", "tensor") else np.uint8)
         assert x.flags.writeable
         assert y.dtype == np.int64
         assert 0 <= y.min() <= y.max() < entry.classes
@@ -36,6 +36,7 @@ def test_names() -> None:
     assert tuple(CATALOG) == (
         "digits",
         "mnist",
+        "mnist-writers",
         "fashion-mnist",
         "emnist-digits",
         "cifar-10",
@@ -47,6 +48,9 @@ def test_names() -> None:
         "heart",
         "heart-unique",
         "heart-cleveland",
+        "heart-hospitals",
+        "adult",
+        "activity",
         "pumpkin-seeds",
         "shakespeare",
     )
@@ -93,7 +97,7 @@ def test_datasets_that_need_no_download(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(set(CATALOG) - set(READY)))
 def test_datasets_on_this_machine(name: str) -> None:
     place = os.environ.get("ENTROFED_TEST_DATA")
-    if place is None or not all((Path(place) / file.path).exists() for file in CATALOG[name].files):
+    if place is None or not CATALOG[name].here(Path(place)):
         pytest.skip(f"set ENTROFED_TEST_DATA to a data directory that holds {name}")
     check(name, Path(place))
 

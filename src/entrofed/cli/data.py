@@ -1,11 +1,19 @@
 """``entrofed data``: datasets."""
 
-from cyclopts import App
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
+from entrofed.errors import ConfigError
 
-data_app = App(name="data", help="Datasets: what there is, fetch it, check it.")
+if TYPE_CHECKING:
+    from entrofed.data.describe import Description
+
+data_app = App(name="data", help="Datasets: what there is, fetch it, check it; and describe your own.")
 
 
 @data_app.command(name="list")
@@ -36,3 +44,71 @@ def data_verify(name: str | None = None, *, data_dir: DataDir = None) -> None:
     from entrofed.cli.tables.data import verify_data
 
     verify_data(name, data_dir, terminal.console)
+
+
+@data_app.command(name="describe")
+def data_describe(
+    path: Path,
+    *,
+    label: Annotated[str | None, Parameter(help="The column (or array) that holds the classes.")] = None,
+    client: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
+    test: Annotated[str | None, Parameter(help="The share of rows for testing, a column, or another file.")] = None,
+    features: Annotated[tuple[str, ...] | None, Parameter(help="The columns to use; all others are left out.")] = None,
+    drop: Annotated[tuple[str, ...], Parameter(help="Columns to leave out.", negative="")] = (),
+    missing: Annotated[
+        Literal["refuse", "impute", "drop_rows"], Parameter(help="What to do about missing values.")
+    ] = "refuse",
+    size: Annotated[tuple[int, int] | None, Parameter(help="Height and width that pictures are resized to.")] = None,
+    plot: Annotated[Path | None, Parameter(help="Draw who holds what, as .png, .svg or .json.")] = None,
+    json: Annotated[bool, Parameter(help="Print all of it as JSON.", negative="")] = False,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"], help="Write the [data] section to a file.")] = None,
+) -> None:
+    """Show what is understood of your own table, arrays or pictures, and write the section of an experiment file."""
+    from entrofed.cli.tables.describe import print_description
+    from entrofed.data.describe import describe_path
+    from entrofed.data.tabular.choice import Choice
+
+    if plot is not None and label is None:
+        raise ConfigError("--plot draws which client holds which classes; say --label, and --client for a table")
+    if out is not None and label is None and path.is_file():
+        raise ConfigError(f"--out {out}: a [data] section needs the label; say --label")
+    found = describe_path(path, Choice(label, client, _share(test), features, drop, missing, size=size))
+    if json:
+        terminal.console.print_json(data=found.to_json())
+    else:
+        print_description(found, terminal.console)
+    if plot is not None:
+        _draw(found, plot)
+    if out is not None:
+        _write(found, out)
+
+
+def _share(test: str | None) -> float | str | None:
+    try:
+        return None if test is None else float(test)
+    except ValueError:
+        return test
+
+
+def _draw(found: "Description", path: Path) -> None:
+    from entrofed.charts.partition import partition_chart
+    from entrofed.charts.save import save_chart
+
+    if not found.clients:
+        raise ConfigError(f"--plot {path}: draws which client holds which classes, and there are none; say --client")
+    save_chart(partition_chart(found.counts, list(found.classes), found.clients), path)
+    terminal.errors.print(f"Who holds what: {path}")
+
+
+def _write(found: "Description", out: Path) -> None:
+    """The section, with paths as seen from the file, as an experiment file has them."""
+    from entrofed.experiment.toml import dumps
+    from entrofed.files import write_whole
+
+    if out.exists():
+        raise ConfigError(f"--out {out}: there is such a file; choose another name")
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
+    seen = os.path.relpath(Path(found.path).resolve(), out.parent.resolve())
+    write_whole(out, dumps({"data": {**found.section, "path": seen}}).lstrip())
+    terminal.errors.print(f"The section: {out}")

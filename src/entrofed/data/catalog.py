@@ -11,9 +11,12 @@ from typing import Any
 
 from entrofed.core.plugins import announced
 from entrofed.data import images, tables
+from entrofed.data.activity import activity
+from entrofed.data.adult import adult
 from entrofed.data.dataset import Dataset
+from entrofed.data.hospitals import heart_hospitals
 from entrofed.data.shakespeare import shakespeare
-from entrofed.data.sources import ARCHIVES, File, files
+from entrofed.data.sources import ARCHIVES, File, files, place
 from entrofed.errors import DataError, unknown
 
 SHIPPED = Path(__file__).parent / "shipped"
@@ -46,7 +49,7 @@ class DatasetEntry:
     def here(self, root: Path) -> bool:
         """Whether its files (not their content) are in the data directory."""
         unpacked = bool(self.folders) and all((root / folder).is_dir() for folder, _ in self.folders)
-        return self.shipped or unpacked or all((root / file.path).is_file() for file in self.files)
+        return self.shipped or unpacked or all(place(root, file).is_file() for file in self.files)
 
     @property
     def samples(self) -> int:
@@ -86,7 +89,7 @@ def load(name: str, directory: Path | None = None) -> Dataset:
     entry = dataset_entry(name)
     root = SHIPPED if entry.shipped else data_directory(directory)
     unpacked = entry.folders and all((root / folder).is_dir() for folder, _ in entry.folders)
-    missing = [file for file in entry.files if not (root / file.path).is_file()]
+    missing = [file for file in entry.files if not place(root, file).is_file()]
     if missing and not unpacked:
         raise DataError(f"{name} is not in {root}. Fetch it, or get it by hand:\n{how_to_get(name, root, missing)}")
     data = entry.read(root)
@@ -117,12 +120,16 @@ def how_to_get(name: str, root: Path, missing: Iterable[File]) -> str:
 READERS: dict[str, Callable[[Path], Dataset]] = {
     "digits": lambda _: tables.digits(),
     "mnist": images.mnist,
+    "mnist-writers": images.mnist_writers,
     "fashion-mnist": images.fashion_mnist,
     "emnist-digits": images.emnist_digits,
     "cifar-10": images.cifar_10,
     "cifar-100": images.cifar_100,
     "cifar-100-coarse": images.cifar_100_coarse,
     "cinic-10": images.cinic_10,
+    "heart-hospitals": heart_hospitals,
+    "adult": adult,
+    "activity": activity,
     "shakespeare": shakespeare,
     **{name: partial(tables.load_table, name) for name in tables.TABLES},
 }
@@ -138,13 +145,17 @@ def _entry(name: str, listed: dict[str, Any]) -> DatasetEntry:
         **{
             **listed,
             "shape": tuple(listed["shape"]),
-            "files": files(listed["files"]) if "files" in listed else (),
+            "files": files(*_prefixes(listed)) if "files" in listed else (),
             "archive": ARCHIVES[listed["archive"]] if "archive" in listed else None,
             "packages": tuple(listed.get("packages", ())),
         },
         read=READERS[name],
         folders=FOLDERS.get(name, ()),
     )
+
+
+def _prefixes(listed: dict[str, Any]) -> list[str]:
+    return [listed["files"]] if isinstance(listed["files"], str) else list(listed["files"])
 
 
 def _of_table(table: tables.Table) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,19 @@ from numpy.typing import NDArray
 from entrofed.core.seeds import stream
 from entrofed.data.assignment import assignment
 from entrofed.data.dataset import Dataset, Kind, Scaling, scaling
+from entrofed.data.files.load import load_path, load_table
 from entrofed.data.own import dataset_of, dataset_of_clients
 from entrofed.data.partition import by_role, hold_out, label_counts, split_participants
 from entrofed.data.shards import Partition, deal_out, name_of
 from entrofed.data.shifts import FeatureShift, shifted
+from entrofed.data.tabular.choice import Choice, Missing
 from entrofed.errors import ConfigError, DataError, check_options
 from entrofed.info.entropy import entropy_of_counts
 
 BY_ROLE = "by_role"
 """The partition into natural owners."""
+NATURAL = "natural"
+"""Another name for it."""
 ASSIGNMENT = "assignment"
 """The partition into the owners that the user names."""
 
@@ -138,6 +143,105 @@ class Federation:
             seed=seed,
         )
 
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        label: str,
+        client: str | None = None,
+        test: Any = None,
+        partition: Partition | None = None,
+        clients: int | None = None,
+        features: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        missing: Missing = "refuse",
+        normalize: Scaling = "standard",
+        holdout: float = 0.0,
+        validation: float = 0.0,
+        participating: int | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> "Federation":
+        """A table of numbers and categories.
+
+        Args:
+            table: The path of a file (.csv .tsv .parquet .arrow .feather, or a folder that Hugging Face saved), which
+                is read in batches; or a table in memory of pyarrow, pandas or polars, or lists by the names of columns.
+            label: The column of classes.
+            client: The column that says whose row it is: natural clients.
+            test: The share of rows for testing (default 0.2; of each class its share, the same rows whatever the seed);
+                the column that is true, 1 or "test" for them; a path, or a table in memory.
+            partition: How rows are dealt out instead; needs ``clients``, as :meth:`partition` does, and ``options``.
+            features: The columns to use; None: all that are not otherwise named, or in ``drop``.
+            drop: Columns to leave out.
+            missing: ``"refuse"`` missing values, ``"impute"`` the median or the most frequent category of the training
+                rows, or ``"drop_rows"``.
+            normalize: As for :meth:`from_clients`; so are ``holdout``, ``validation`` and ``seed``.
+            participating: How many clients may ever train.
+
+        Texts, truth values and dictionaries become a feature per category of the training rows.
+
+        >>> visits = {"age": [31, 54, 47, 60] * 5, "ill": ["no", "yes"] * 10, "hospital": ["Basel", "Bern"] * 10}
+        >>> Federation.from_table(visits, label="ill", client="hospital")
+        Federation(table: 2 clients, 16 training samples, 2 classes)
+        """
+        return _own(
+            table,
+            Choice(label, client, test, features, drop, missing),
+            partition=partition,
+            clients=clients,
+            options=options,
+            holdout=holdout,
+            validation=validation,
+            participating=participating,
+            normalize=normalize,
+            seed=seed,
+        )
+
+    @classmethod
+    def from_files(
+        cls,
+        path: str | Path,
+        *,
+        label: str | None = None,
+        client: str | None = None,
+        test: Any = None,
+        partition: Partition | None = None,
+        clients: int | None = None,
+        kind: Kind | None = None,
+        size: tuple[int, int] | None = None,
+        normalize: Scaling = "standard",
+        holdout: float = 0.0,
+        validation: float = 0.0,
+        participating: int | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> "Federation":
+        """Pictures or arrays: a folder ``class/*.png`` or ``client/class/*.png``, an .npz file, a saved dataset.
+
+        Args:
+            path: The file or folder; see :mod:`entrofed.data.files.load`.
+            label: The array or column of labels, where there are several.
+            client: The array or column that says whose sample it is; folders say it themselves.
+            test: The share of samples for testing (default: the test part of the file, else 0.2), or another path.
+            size: Height and width that pictures are resized to.
+
+        All else is as for :meth:`from_table` and :meth:`from_clients`.
+        """
+        return _own(
+            path,
+            Choice(label, client, test, kind=kind, size=size),
+            partition=partition,
+            clients=clients,
+            options=options,
+            holdout=holdout,
+            validation=validation,
+            participating=participating,
+            normalize=normalize,
+            seed=seed,
+        )
+
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Training samples of each client."""
@@ -205,6 +309,8 @@ def deal(
     if not isinstance(seed, int | np.integer) or seed < 0:
         raise ConfigError(f"seed must be a whole number from 0 on, not {seed!r}")
     name, options = name_of(partition), dict(options or {})
+    if partition == NATURAL:
+        partition = BY_ROLE
     if partition in (BY_ROLE, ASSIGNMENT) and clients is not None:
         raise ConfigError(f"clients = {clients} does not apply to partition {name!r}; leave it out")
     if partition == ASSIGNMENT:
@@ -215,7 +321,10 @@ def deal(
         data = data.set_aside(validation, stream(seed, "validation"))
     if partition == BY_ROLE:
         if data.roles is None:
-            raise ConfigError(f"data.partition = {BY_ROLE!r}: dataset {data.name!r} has no natural owners of samples")
+            raise ConfigError(
+                f"data.partition = {name!r}: {data.name!r} has no natural owners of samples; name the column of a "
+                "table that says them (client), or choose another partition and a number of clients"
+            )
         dealt = by_role(data.roles, len(data.role_names))
     else:
         dealt = deal_out(data.train_y, partition, clients, options, stream(seed, "partition"))
@@ -240,3 +349,10 @@ def deal(
         dealt=name,
         feature_shift=feature_shift,
     )
+
+
+def _own(source: Any, choice: Choice, *, partition: Partition | None, clients: int | None, **rest: Any) -> Federation:
+    """The user's own data dealt out; it has natural clients unless a partition or a number of clients is given."""
+    data = load_path(source, choice) if isinstance(source, str | Path) else load_table(source, choice)
+    default: Partition = NATURAL if clients is None else "iid"
+    return deal(data, partition=default if partition is None else partition, clients=clients, **rest)

@@ -4,6 +4,7 @@ A download goes to ``NAME.part`` beside its place, is taken up again where it st
 once its SHA-256 is right. Archives are never unpacked as a whole: only the members we name are written.
 """
 
+import gzip
 import hashlib
 import http.client
 import os
@@ -21,7 +22,7 @@ from typing import IO, Literal
 
 from entrofed import __version__
 from entrofed.data.catalog import SHIPPED, dataset_entry, how_to_get
-from entrofed.data.sources import File
+from entrofed.data.sources import File, place
 from entrofed.errors import DataError
 
 Progress = Callable[[str, int, int], None]
@@ -52,7 +53,7 @@ def verify(name: str, directory: Path) -> list[FileStatus]:
     unpacked = any((root / folder).exists() for folder, _ in entry.folders)
     if unpacked and not any((root / file.path).exists() for file in entry.files):
         return [FileStatus(root / folder, _folder_state(root / folder, count)) for folder, count in entry.folders]
-    return [FileStatus(root / file.path, _state(root / file.path, file)) for file in entry.files]
+    return [FileStatus(place(root, file), _state(place(root, file), file)) for file in entry.files]
 
 
 def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[Path]:
@@ -68,7 +69,7 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
         return right
     if entry.shipped:
         raise DataError(f"{name}: its file in {SHIPPED} is damaged. Install entrofed again.")
-    wanted = [file for file in entry.files if directory / file.path not in right]
+    wanted = [file for file in entry.files if place(directory, file) not in right]
     reasons = [f"{s.path} is there, but is not the published file" for s in statuses if s.state == "damaged"]
     try:
         wanted = [file for file in wanted if not _download(file, directory, progress, reasons)]
@@ -84,12 +85,14 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
     if wanted:
         lines = [f"{name} could not be fetched. Get it by hand:", how_to_get(name, directory, wanted)]
         raise DataError("\n".join([*lines, *reasons]))
-    return [directory / file.path for file in entry.files]
+    return [place(directory, file) for file in entry.files]
 
 
 def _state(path: Path, file: File) -> Literal["ok", "missing", "damaged"]:
     if not path.is_file():
         return "missing"
+    if path.name != Path(file.path).name:
+        return "ok" if _right_packed(path, file) else "damaged"
     return "ok" if path.stat().st_size == file.size and _right(path, file) else "damaged"
 
 
@@ -103,6 +106,15 @@ def _right(path: Path, file: File) -> bool:
     method = hashlib.sha256 if file.sha256 else partial(hashlib.md5, usedforsecurity=False)
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, method).hexdigest() == (file.sha256 or file.md5)
+
+
+def _right_packed(path: Path, file: File) -> bool:
+    """The same for a file that is there gzipped; never more than its size is unpacked."""
+    try:
+        with gzip.open(path) as stream:
+            return hashlib.sha256(stream.read(file.size + 1)).hexdigest() == file.sha256
+    except (OSError, EOFError, zlib.error):
+        return False
 
 
 def _download(file: File, directory: Path, progress: Progress | None, reasons: list[str]) -> bool:

@@ -1,5 +1,6 @@
 """The image datasets, from the files their authors published."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,6 +45,23 @@ def mnist(directory: Path) -> Dataset:
     """MNIST: 28x28 handwritten digits."""
     folder = directory / "mnist"
     return Dataset("mnist", "image", *_idx(folder, "train", 10), *_idx(folder, "t10k", 10), DIGITS)
+
+
+def mnist_writers(directory: Path) -> Dataset:
+    """MNIST with the writer of each digit, from the labels of QMNIST, as natural owners.
+
+    A row of those is the digit, the series, the writer, and five numbers more; their test part goes on after MNIST's.
+    """
+    data, folder = mnist(directory), directory / "mnist-writers"
+    for part, y in (("train", data.train_y), ("test", data.test_y)):
+        path = folder / f"qmnist-{part}-labels-idx2-int.gz"
+        rows = read_idx(path, 2, "i4")
+        if rows.shape[1] < 3 or len(rows) < len(y) or (rows[: len(y), 0] != y).any():
+            raise damaged(path, f"the first column starts with the {len(y):,} labels of MNIST", "others")
+        if part == "train":
+            writers, roles = np.unique(rows[: len(y), 2], return_inverse=True)
+    names = tuple(f"writer {number}" for number in writers)
+    return replace(data, name="mnist-writers", roles=roles.astype(np.int64), role_names=names)
 
 
 def fashion_mnist(directory: Path) -> Dataset:

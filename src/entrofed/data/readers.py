@@ -12,6 +12,7 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ Labels = NDArray[np.int64]
 
 ARRAY_LIMIT = 1 << 29
 """Bytes an IDX file may hold once decompressed (the largest we know, EMNIST digits, holds 188 million)."""
+IDX_CODES = {"u1": 8, "i4": 12}
 CIFAR_LIMIT = 50_000
 """Records in one CIFAR file."""
 TABLE_LIMIT = 1 << 24
@@ -46,29 +48,31 @@ def checked_labels(path: Path, raw: NDArray[np.uint8], classes: int) -> Labels:
     return raw.astype(np.int64)
 
 
-def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """A gzipped IDX file of bytes: two zero bytes, 8 (bytes), the number of dimensions, then each size as a
-    big-endian 32-bit number, then the values. Images have 3 dimensions, labels 1."""
+def read_idx(path: Path, dimensions: int, dtype: str = "u1") -> NDArray[Any]:
+    """A gzipped IDX file: two zero bytes, what the values are (8: bytes, "u1"; 12: 32-bit numbers, "i4"), the number of
+    dimensions, then each size as a big-endian 32-bit number, then the values, big-endian. Images have 3 dimensions,
+    labels 1."""
+    code, width = IDX_CODES[dtype], np.dtype(dtype).itemsize
     try:
         with gzip.open(path) as file:
             magic = file.read(4)
-            if magic != bytes((0, 0, 8, dimensions)):
-                rule = f"an IDX file of bytes in {dimensions} dimensions starts with 0000080{dimensions}"
+            if magic != bytes((0, 0, code, dimensions)):
+                rule = f"an IDX file of {dtype} in {dimensions} dimensions starts with 0000{code:02x}0{dimensions}"
                 raise damaged(path, rule, magic.hex() or "nothing")
             sizes = file.read(4 * dimensions)
             if len(sizes) < 4 * dimensions:
                 raise damaged(path, f"an IDX header has {4 + 4 * dimensions} bytes", f"{4 + len(sizes)} bytes")
             shape = struct.unpack(f">{dimensions}I", sizes)
-            count = math.prod(shape)
+            count = math.prod(shape) * width
             if not 0 < count <= ARRAY_LIMIT:
-                raise damaged(path, f"an IDX file holds 1..{ARRAY_LIMIT:,} values", f"the shape {shape}")
+                raise damaged(path, f"an IDX file holds 1..{ARRAY_LIMIT:,} bytes", f"the shape {shape}")
             values = file.read(count + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise damaged(path, "the file must be readable gzip", error) from error
     if len(values) != count:
         found = "more bytes" if len(values) > count else f"{len(values):,} bytes"
         raise damaged(path, f"the shape {shape} in the header calls for {count:,} bytes", found)
-    return np.frombuffer(values, np.uint8).reshape(shape).copy()
+    return np.frombuffer(values, f">{dtype}").reshape(shape).astype(dtype)
 
 
 def read_cifar(path: Path, classes: tuple[int, ...]) -> tuple[Pixels, tuple[Labels, ...]]:

@@ -1,6 +1,7 @@
 """The files that datasets are made of: size in bytes, SHA-256, and where they can be downloaded."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ seeds_dataset.txt 9300 1f3f83c0d8485ae9148061389d19628607e3f5660e3d6f40ec9102fb3
 processed.cleveland.data 18461 a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8
 heart-disease/heart.csv 38114 ddb2996b2f4db2e00aad13f4518200179ff69f79093838e3c21ffa672ebec0f1
 pumpkin-seeds/Pumpkin_Seeds_Dataset.csv 261127 39b811c318133235421140a46c2b3c0cf1547ed8614ffd622e27c45a6bc46ea6
+processed.hungarian.data 10263 d1ad108f785768cd3d7e82dc522e6f5a61eea93cccfb3a46ee8076f73fc3d796
+processed.switzerland.data 4109 834a405ccf5b66ab4056bb77794adc8df0b7125186454c0a1d002d33c6c3b314
+processed.va.data 6737 e7c93d8d0d2acdadfa4c5e8de768e2191e7f618b952e29623f1f0d5949ff6b8f
+adult/adult.data 3974305 5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d
+adult/adult.test 2003153 a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05
+mnist-writers/qmnist-train-labels-idx2-int.gz 463024 2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f
+mnist-writers/qmnist-test-labels-idx2-int.gz 526800 9fbcbe594c3766fdf4f0b15c5165dc0d1e57ac604e01422608bb72c906030d06
+activity/hapt_raw_30_users.npz 13046324 c7a84a625c38dc5676375a0213d1c643644c13746f5c5a18017f23097bef92f5
 shakespeare/moby-shakespeare.zip 2134025 339e11474be9330151a33acbeeb8299504df2560eabe81b7d04c880da2e2877a
 """  # noqa: E501
 
@@ -56,6 +65,8 @@ _MIRRORS = {
         "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
     ),
     "emnist-digits": ("https://github.com/aurelienduarte/emnist/raw/master/gzip",),
+    "mnist-writers": ("https://raw.githubusercontent.com/facebookresearch/qmnist/master",),
+    "adult": ("https://archive.ics.uci.edu/ml/machine-learning-databases/adult",),
 }
 
 _MEMBER_FOLDERS = {"emnist-digits": "gzip"}
@@ -97,13 +108,20 @@ ARCHIVES = {
 }
 
 
-def files(prefix: str) -> tuple[File, ...]:
-    """The files whose path starts like this.
+def files(*prefixes: str) -> tuple[File, ...]:
+    """The files whose path starts like one of these.
 
     >>> files("mnist/t10k-labels")[0].urls[0]
     'https://storage.googleapis.com/cvdf-datasets/mnist/t10k-labels-idx1-ubyte.gz'
     """
-    return tuple(file for file in _ALL if file.path.startswith(prefix))
+    return tuple(file for file in _ALL if file.path.startswith(prefixes))
+
+
+def place(root: Path, file: File) -> Path:
+    """Where a file is in a data directory: at its path, or gzipped beside it."""
+    path = root / file.path
+    packed = path.with_name(path.name + ".gz")
+    return packed if packed.is_file() and not path.is_file() else path
 
 
 def _file(line: str) -> File:

@@ -22,6 +22,7 @@ from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState, State
 from entrofed.data.catalog import load
 from entrofed.data.federation import Federation, deal
+from entrofed.data.files.load import load_path
 from entrofed.errors import ConfigError, blamed
 from entrofed.experiment.config import DataSection, Experiment
 from entrofed.experiment.network import OwnNetwork, builder
@@ -110,8 +111,9 @@ def prepare(
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
     """Load the data and deal it out; the same seed deals the same way for every method."""
+    data = load(section.name, directory) if section.path is None else load_path(section.path, section.choice())
     return deal(
-        load(section.name, directory),
+        data,
         partition=section.partition,
         clients=section.clients,
         options=section.partition_options(),

@@ -39,9 +39,10 @@ from entrofed.core.parts import LabelFact, Method
 from entrofed.core.types import Training
 from entrofed.data.assignment import assignment
 from entrofed.data.catalog import datasets
-from entrofed.data.dataset import Scaling
-from entrofed.data.federation import ASSIGNMENT, BY_ROLE
+from entrofed.data.dataset import Kind, Scaling
+from entrofed.data.federation import ASSIGNMENT, BY_ROLE, NATURAL
 from entrofed.data.shards import partitions
+from entrofed.data.tabular.choice import Choice, Missing, names_a_file
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.toml import dumps
 from entrofed.methods import method_of
@@ -52,6 +53,7 @@ from entrofed.registry.references import absolute
 Spec = str | dict[str, Any]
 """A name or a reference, or a table of one and options."""
 
+OWN_KEYS = tuple(field.name for field in fields(Choice))
 PARTITION_KEYS = (
     "clients",
     "alpha",
@@ -98,6 +100,16 @@ class DataSection(Section):
     """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
 
     name: str = "digits"
+    path: str | None = None
+    """A file or folder of the user's own instead of a dataset of the catalogue; its stem is the name."""
+    label: str | None = None
+    client: str | None = None
+    test: Annotated[float, Field(gt=0, lt=1)] | str | None = None
+    features: tuple[str, ...] | None = None
+    drop: tuple[str, ...] | None = None
+    missing: Missing | None = None
+    kind: Kind | None = None
+    size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
     partition: str = "iid"
     clients: int | None = Field(None, ge=1)
     alpha: float | None = Field(None, gt=0)
@@ -117,14 +129,36 @@ class DataSection(Section):
     """The share of the training part that the server keeps as a validation set."""
     normalize: Scaling = "standard"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _own_data(cls, given: Any, info: ValidationInfo) -> Any:
+        """Own data is called by its file, and has natural clients unless their number or a partition is given."""
+        if not isinstance(given, dict) or not isinstance(given.get("path"), str) or _was_run(info):
+            return given
+        natural = "clients" not in given
+        return {"name": Path(given["path"]).stem, **({"partition": NATURAL} if natural else {}), **given}
+
     @model_validator(mode="after")
     def _fits_partition(self, info: ValidationInfo) -> "DataSection":
         if _was_run(info):
             return self
-        if self.name not in datasets():
-            raise ValueError(str(unknown("dataset", self.name, datasets())))
-        _fit(self, "data.partition", {**partitions(), BY_ROLE: lambda: None, ASSIGNMENT: assignment}, PARTITION_KEYS)
+        if self.path is None:
+            for key in OWN_KEYS:
+                if getattr(self, key) is not None:
+                    raise ValueError(f"data.{key} is for files of your own (data.path); leave it out with data.name")
+            if self.name not in datasets():
+                raise ValueError(str(unknown("dataset", self.name, datasets())))
+        elif self.name != Path(self.path).stem:
+            raise ValueError(
+                f"data.name = {self.name!r} and data.path = {self.path!r} exclude each other; leave one out"
+            )
+        owned = dict.fromkeys((BY_ROLE, NATURAL), lambda: None)
+        _fit(self, "data.partition", {**partitions(), **owned, ASSIGNMENT: assignment}, PARTITION_KEYS)
         return self
+
+    def choice(self) -> Choice:
+        """What is said about a file of the user's own."""
+        return Choice(**{key: value for key in OWN_KEYS if (value := getattr(self, key)) is not None})
 
     def partition_options(self) -> dict[str, Any]:
         """The keys given for the partitioner, besides the number of clients."""
@@ -361,14 +395,23 @@ def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
 
 
 def _located(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The tables with absolute paths of the files that ``model`` and ``[method]`` refer to."""
+    """The tables with absolute paths of the files that they refer to, as code or as data."""
 
     def locate(spec: Any) -> Any:
         if isinstance(spec, Mapping):
             return {k: locate(v) if k in ("name", *PART_KINDS) else v for k, v in spec.items()}
         return absolute(spec, folder) if isinstance(spec, str) else spec
 
-    return {key: locate(value) if key in ("model", "method") else value for key, value in table.items()}
+    def locate_data(data: Any) -> Any:
+        paths = {
+            key: os.path.abspath(folder / Path(value).expanduser())
+            for key, value in (data.items() if isinstance(data, Mapping) else ())
+            if isinstance(value, str) and (key in ("path", "owners") or (key == "test" and names_a_file(value)))
+        }
+        return {**data, **paths} if paths else data
+
+    located = {key: locate(value) if key in ("model", "method") else value for key, value in table.items()}
+    return {key: locate_data(value) if key == "data" else value for key, value in located.items()}
 
 
 def _set(table: dict[str, Any], override: str) -> None:

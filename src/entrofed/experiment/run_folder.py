@@ -78,7 +78,8 @@ class RunFolder:
             )
         before, now = flat(self.experiment().decisive()), flat(experiment.decisive())
         come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
-        free = set() if come_and_go else {"rounds"}
+        free = {"data.path", "data.test"}  # files may move: their content is compared, see check_data
+        free |= set() if come_and_go else {"rounds"}
         changed = [key for key in now if before.get(key) != now[key] and key not in free]
         if changed:
             raise ConfigError(
@@ -135,9 +136,22 @@ class RunFolder:
             ) from None
         return found
 
-    def keep_federation(self, federation: Federation) -> None:
-        """Store who holds how many examples of which class; it explains what a selector did."""
+    def check_data(self, federation: Federation) -> None:
+        """Raise a DataError if the run was started with other data of the user's own."""
+        before = (self.federation_facts() or {}).get("sha256")
+        if before is not None and before != federation.digest:
+            raise DataError(
+                f"{self.path}: {federation.data.name!r} is not the data that the run was started with (the SHA-256 of "
+                "what is trained on has changed). Bring it back, take another name, or replace the run with --overwrite"
+            )
+
+    def keep_federation(self, federation: Federation, *, own: bool) -> None:
+        """Store who holds how many examples of which class; it explains what a selector did.
+
+        ``own``: the data is the user's, and its digest is stored, too.
+        """
         content = {
+            **({"sha256": federation.digest} if own else {}),
             "classes": list(federation.data.classes),
             "participants": federation.participants.tolist(),
             "label_counts": federation.label_counts.tolist(),

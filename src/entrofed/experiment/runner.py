@@ -183,8 +183,9 @@ def run(
     with folder.claimed():
         folder.check(experiment, resume=resume)
         setup = setup or prepare(experiment, data_directory)
+        folder.check_data(setup.federation)
         folder.start(experiment, setup.method)
-        folder.keep_federation(setup.federation)
+        folder.keep_federation(setup.federation, own=experiment.data.path is not None)
         engine, method = experiment.engine, experiment.method
         used = backend or backend_of(engine.backend, engine.workers, engine.timeout)
         try:

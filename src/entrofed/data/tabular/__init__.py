@@ -1,0 +1,1 @@
+"""Tables of numbers and categories, read in batches and turned into features."""
