@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from scipy.special import softmax
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.train import train
 from entrofed.core.params import Layout, Params, TensorEntry
-from entrofed.core.parts import ALL_CLIENTS, VALIDATION, LabelFact, Method
+from entrofed.core.parts import ALL_CLIENTS, VALIDATION, LabelFact, Method, Sees
 from entrofed.core.seeds import torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, ClientTable, Context, Update
@@ -143,6 +143,9 @@ def test_equal_parts_ask_for_equal_facts(kind: str, spec: Any) -> None:
         assert same_part.facts == part.facts
         assert hash(same_part.facts) == hash(part.facts)
         assert same_part.needs == part.needs
+        assert same_part.sees == part.sees
+    assert part.sees in get_args(Sees)
+    assert part.sees == "sum" or kind in ("selector", "weigher", "server")
 
 
 @pytest.mark.parametrize("name", known("method"))
@@ -163,6 +166,8 @@ def test_methods_are_recipes_of_registered_parts(name: str) -> None:
     times = [fact for when in ("once", "before_round", "with_update") for fact in method.facts_told(when)]
     assert sorted(times, key=str) == sorted(method.facts, key=str)
     assert {name for name in known("fact") if method.has_fact(name)} == {fact.name for fact in asked}
+    seen = [getattr(method, kind).sees for kind in PART_KINDS]
+    assert method.sees == next(much for much in ("models", "scalars", "sum") if much in seen)
 
 
 def test_a_fact_is_told_in_one_way() -> None:
@@ -277,6 +282,17 @@ def test_nobody_there(part: Any) -> None:
     assert rounds(part, 5, np.zeros(0, np.int64), 3, 0) == [[]] * 3
 
 
+@of_kind("selector", without=SCRIPTED)
+def test_what_a_selector_must_see(part: Any) -> None:
+    """Models, if it looks at the updates of a round; numbers of each client, if it asks for some before the round."""
+    table, rng = table_of(6, np.random.default_rng(0)), np.random.default_rng(1)
+    before = part.init(table, np.arange(6))
+    updates = [Update(client, params(rng), 10, 2, 1.0, 1.0) for client in range(6)]
+    looks = not same(part.observe(before, params(rng), updates), before)
+    asks = any(fact.when == "before_round" for fact in part.facts)
+    assert part.sees == ("models" if looks else "scalars" if asks else "sum")
+
+
 def test_random_selection_reaches_every_pair_about_equally() -> None:
     part = build("selector", "random")
     rng = np.random.default_rng(0)
@@ -364,6 +380,33 @@ def test_weights(part: Any, data: st.DataObject, random: Any) -> None:
     np.testing.assert_allclose(permuted.weights, weights[order], rtol=1e-9, atol=1e-15)
     if weighing.origins:
         assert [entry.keys() for entry in permuted.origins] == [weighing.origins[i].keys() for i in order]
+
+
+WRAPPED = [
+    {"name": outer, "weigher": name} for outer in ("permuted", "capped") for name in known("weigher") if name != outer
+]
+
+
+@pytest.mark.parametrize("spec", [*known("weigher"), *WRAPPED], ids=str)
+def test_what_a_weigher_must_see(spec: Any) -> None:
+    """Weights follow from who takes part, sizes and what was told before (``sum``); or also from losses and facts of a
+    round (``scalars``); or also from models. No part sees less than it says, or more."""
+    part, rng = build("weigher", spec), np.random.default_rng(3)
+    losses = rng.random((2, 5))
+
+    def sent(client: int, models: int, numbers: int) -> Update:
+        told = np.random.default_rng([client, numbers]).dirichlet(np.ones(CLASSES))
+        loss = float(losses[numbers, client])
+        model = params(np.random.default_rng([7, client, models]))
+        return Update(client, model, 10 + client, 2, loss, loss, facts={MeanPrediction.name: told})
+
+    context = context_of(params(rng), table_of(10, rng), part)
+    plain, other_numbers, other_models = (
+        part.weigh([sent(client, models, numbers) for client in range(5)], context).weights
+        for models, numbers in ((0, 0), (0, 1), (1, 0))
+    )
+    by_models, by_numbers = (not np.array_equal(plain, found) for found in (other_models, other_numbers))
+    assert part.sees == ("models" if by_models else "scalars" if by_numbers else "sum")
 
 
 @of_kind("weigher")
@@ -482,6 +525,28 @@ def test_the_next_model(part: Any, clients: list[tuple[np.ndarray, float, int]],
         rows = np.array([values for values, _, _ in clients])
         assert (after.values >= rows.min(axis=0)).all()
         assert (after.values <= rows.max(axis=0)).all()
+
+
+@of_kind("server")
+def test_what_a_server_rule_must_see(part: Any) -> None:
+    """With equal weights, a rule to which sums are enough cannot tell models from as many copies of their mean."""
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((10, FLOATS)).astype(np.float32)
+    rows[4] *= 100
+    start, context = params(rng), server_context(params(rng))
+    state = part.init(start, context.clients, np.arange(10))
+
+    def after(values: np.ndarray) -> np.ndarray:
+        updates = reported(part, start, [update_of(k, row) for k, row in enumerate(values)], state)
+        first, following = part.apply(updates, np.full(10, 0.1), context, state)
+        second, _ = part.apply(updates, np.full(10, 0.1), context, following)
+        return np.array([first.values, second.values])
+
+    alike = np.allclose(after(rows), after(np.tile(rows.mean(axis=0), (10, 1))), rtol=1e-4, atol=1e-4)
+    if part.replaces_network:  # it has its own layers, which are not those of the models here
+        assert part.sees == "models"
+    else:
+        assert alike == (part.sees == "sum")
 
 
 @of_kind("server")

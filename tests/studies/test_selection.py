@@ -9,8 +9,9 @@ import pytest
 from entrofed.charts.studies import selection_chart
 from entrofed.cli.main import main
 from entrofed.cli.tables.studies import selection_study_tables
+from entrofed.data.count_table import CountTable
 from entrofed.registry import build
-from entrofed.studies.selection import play, study
+from entrofed.studies.selection import play, study, study_counts
 
 
 def test_numbers_of_the_specification():
@@ -39,7 +40,38 @@ def test_numbers_by_hand():
     assert outcome.entropy == pytest.approx(-(2 / 3 * log2(2 / 3) + 1 / 3 * log2(1 / 3)))
     assert (outcome.full_coverage, outcome.above, outcome.distinct, outcome.fairness) == (1, 1, 3, 1)
     fixed = play(build("selector", "kl"), np.array([[5, 5], [1, 1], [1, 1]]), "iid", 1, 4, None, 0)
-    assert (fixed.distinct, fixed.fairness) == (1, pytest.approx(1 / 3))
+    assert (fixed.distinct, fixed.fairness, fixed.most_used) == (1, pytest.approx(1 / 3), 1)
+
+
+def test_own_counts():
+    """A client without samples is never chosen; noised counts are not noised again."""
+    table = CountTable.of([[5, 0], [0, 0], [0, 5], [5, 0]])
+    options = {"cohort": 2, "rounds": 6, "seeds": 2, "buffers": (0.25,), "epsilons": (1.0,)}
+    rows = study_counts(table, "mine.csv", **options)
+    assert [row["selector"] for row in rows] == [
+        "random",
+        "KL",
+        "FedEntOpt",
+        "FedEntOpt, buffer 25%",
+        "FedEntOpt, epsilon 1",
+    ]
+    assert all((row["partition"], row["partitions"]) == ("mine.csv", 2) for row in rows)
+    assert 2 <= rows[0]["distinct"] <= 3
+    noised = CountTable.of(table.counts * 0.3)
+    assert len(study_counts(noised, "mine.csv", **options)) == 4
+
+
+def test_own_counts_on_the_command_line(tmp_path, capsys):
+    path = tmp_path / "counts.csv"
+    path.write_text("client,a,b,c\n" + "".join(f"{k},{k % 3 * 4},{k % 2 * 5},{k}\n" for k in range(12)))
+    words = ["study", "selection", "--counts", str(path), "--cohort", "3", "--rounds", "4", "--partitions", "2"]
+    with pytest.raises(SystemExit) as stop:
+        main([*words, "--json", "--plot", str(tmp_path / "s.svg")])
+    assert stop.value.code == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["partition"] for row in rows} == {"counts.csv"}
+    assert max(row["entropy"] for row in rows) <= log2(3)
+    assert "<svg" in (tmp_path / "s.svg").read_text()
 
 
 def test_table_and_picture():

@@ -24,7 +24,7 @@ def selection_chart(rows: list[dict[str, Any]], classes: int) -> alt.FacetChart:
     points = base.mark_point(filled=True, size=70, color="#0072B2").encode(x=x, y=y)
     title = alt.TitleParams(
         "What each selector gets together, without training anything",
-        subtitle="mean and spread over partitions; dashed: log2(C-1), above it all labels are there; solid: log2 C",
+        subtitle="mean and spread over draws; dashed: log2(C-1), above it all labels are there; solid: log2 C",
     )
     layers = alt.layer(every, most, bars, points).properties(width=360, height=24 * len(order))
     return layers.facet(column=alt.Column("partition:N", title=None)).properties(title=title)

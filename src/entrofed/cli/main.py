@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from entrofed import __version__
 from entrofed.cli import console as terminal
+from entrofed.cli.advise import advise
 from entrofed.cli.console import RUNS, DataDir, Out
 from entrofed.cli.data import data_app
 from entrofed.cli.papers import papers, reproduce_app
@@ -27,7 +28,7 @@ app = App(
 flower_app = App(name="flower", help="Our methods on Flower.")
 for group in (data_app, flower_app, study_app, reproduce_app):
     app.command(group)
-for command in (run, resume, validate, ls, show, compare, report, export, sweep, papers):
+for command in (run, resume, validate, advise, ls, show, compare, report, export, sweep, papers):
     app.command(command)
 app.register_install_completion_command()
 

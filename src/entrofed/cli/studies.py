@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from entrofed.cli import console as terminal
+from entrofed.cli.advise import Client, Counts
 from entrofed.errors import ConfigError
 
 study_app = App(
@@ -22,11 +23,13 @@ study_app = App(
 @study_app.command(name="selection")
 def study_selection(
     *,
-    clients: int = 100,
+    counts: Counts = None,
+    client: Client = None,
+    clients: Annotated[int | None, Parameter(help="Clients of a partition (default: 100).")] = None,
     cohort: int = 10,
     rounds: int = 100,
-    partitions: int = 10,
-    classes: Annotated[int, Parameter(help="Labels; 20 for the superclasses of CIFAR-100.")] = 10,
+    partitions: Annotated[int, Parameter(help="How many are drawn; with --counts, how often selectors draw.")] = 10,
+    classes: Annotated[int | None, Parameter(help="Labels (default: 10); 20: CIFAR-100's superclasses.")] = None,
     buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
         0.1,
         0.9,
@@ -35,23 +38,28 @@ def study_selection(
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's (or CIFAR-100's) label counts."""
+    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's (or CIFAR-100's) counts, or on your own."""
     from entrofed.charts.studies import selection_chart
     from entrofed.cli.tables.studies import selection_study_tables
-    from entrofed.studies.selection import study
+    from entrofed.data.count_table import read_counts
+    from entrofed.studies.selection import study, study_counts
 
-    _at_least_one(clients=clients, cohort=cohort, rounds=rounds, partitions=partitions)
-    if classes < 2:
-        raise ConfigError(f"--classes {classes}: at least 2 are needed")
-    rows = study(
-        clients=clients,
-        cohort=cohort,
-        rounds=rounds,
-        seeds=partitions,
-        buffers=buffer,
-        epsilons=epsilon,
-        classes=classes,
-    )
+    _at_least_one(cohort=cohort, rounds=rounds, partitions=partitions)
+    options: dict[str, Any] = {"cohort": cohort, "rounds": rounds, "buffers": buffer, "epsilons": epsilon}
+    if counts is None:
+        if client is not None:
+            raise ConfigError("--client names a column of the file of --counts: give that, too")
+        clients, classes = 100 if clients is None else clients, 10 if classes is None else classes
+        _at_least_one(clients=clients)
+        if classes < 2:
+            raise ConfigError(f"--classes {classes}: at least 2 are needed")
+        rows = study(clients=clients, classes=classes, seeds=partitions, **options)
+    else:
+        for option, given in (("clients", clients), ("classes", classes)):
+            if given is not None:
+                raise ConfigError(f"--{option} is for partitions that are drawn; with --counts, they are in the file")
+        table = read_counts(counts, client)
+        rows, classes = study_counts(table, counts.name, seeds=partitions, **options), len(table.classes)
     _show_study(rows, selection_study_tables, partial(selection_chart, classes=classes), plot, as_json)
 
 

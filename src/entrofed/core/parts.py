@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,6 +30,10 @@ from entrofed.errors import ConfigError
 
 VALIDATION, ALL_CLIENTS = "validation", "all_clients"
 """What a part may need of the server: a validation set; to see all clients, as no peer does."""
+
+Sees = Literal["sum", "scalars", "models"]
+"""What a part must see of what clients send in a round: sums over the cohort, weighted by what is known before; also
+some numbers of each client; each client's model. Under secure aggregation a server sees sums and nothing else."""
 
 Given = Mapping[str, torch.Tensor]
 """What a loss depends on besides the model and the batch."""
@@ -108,6 +112,11 @@ class Part(Protocol):
         """What it needs of the server: :data:`VALIDATION`, :data:`ALL_CLIENTS`."""
         return frozenset()
 
+    @property
+    def sees(self) -> Sees:
+        """What it must see of a round's updates; everything, unless the part says that less is enough."""
+        return "models"
+
 
 class Wrapper(Part, Protocol):
     """A part around another one of its kind: it asks for whatever that asks for."""
@@ -126,6 +135,11 @@ class Wrapper(Part, Protocol):
     def needs(self) -> frozenset[str]:
         """The other part's."""
         return self.wrapped.needs
+
+    @property
+    def sees(self) -> Sees:
+        """The other part's."""
+        return self.wrapped.sees
 
 
 class Selector(Part, Protocol):
@@ -179,6 +193,11 @@ class ClientRule(Part, Protocol):
     sends: ClassVar[str] = ""
     """What clients send for it along with the model, in words."""
 
+    @property
+    def sees(self) -> Sees:
+        """Nothing, at the client; how much the server must see of what is sent is the server rule's to say."""
+        return "sum"
+
     def correction(self, task: "TrainTask") -> Correction | None:
         """A vector that steers every step."""
         return None
@@ -229,6 +248,11 @@ class ServerRule(Part, Protocol):
 @runtime_checkable
 class Objective(Part, Protocol):
     """What a client minimizes on a batch."""
+
+    @property
+    def sees(self) -> Sees:
+        """Nothing: it works at the client."""
+        return "sum"
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -321,6 +345,11 @@ class Method:
     def needs(self) -> frozenset[str]:
         """What the parts need of the server."""
         return frozenset().union(*(part.needs for part in self.parts))
+
+    @property
+    def sees(self) -> Sees:
+        """The most that any part must see of a round's updates; with ``sum``, it runs under secure aggregation."""
+        return max((part.sees for part in self.parts), key=get_args(Sees).index)
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Fact, Selector
+from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
@@ -34,6 +34,7 @@ class LabelEntropyGreedy(Selector):
     name: ClassVar[str] = "fedentopt"
     reference: ClassVar[str] = "Lutz et al., FedEntOpt, Algorithm 1"
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    sees: ClassVar[Sees] = "sum"
 
     buffer: int | float | None = None
     random_ties: bool = False

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Selector
+from entrofed.core.parts import Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 
 
@@ -15,6 +15,7 @@ class FullSelection(Selector):
     """Every available client takes part in every round; the cohort size is not used."""
 
     name: ClassVar[str] = "full"
+    sees: ClassVar[Sees] = "sum"
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.parts import Fact, Selector
+from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.seeds import stream
 from entrofed.core.types import ClientTable, PartState, Update
 from entrofed.errors import ConfigError, DataError
@@ -36,6 +36,7 @@ class GradientTable(Selector):
         "Federated Generalization via Information-Theoretic Distribution Diversification (anonymous), Algorithm 2"
     )
     facts: ClassVar[tuple[Fact, ...]] = (FirstUpdate(),)
+    sees: ClassVar[Sees] = "models"
 
     sketch_dim: int | None = None
 

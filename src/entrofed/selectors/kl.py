@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Fact, Selector
+from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
@@ -29,6 +29,7 @@ class KLSelection(Selector):
     name: ClassVar[str] = "kl"
     reference: ClassVar[str] = "Seol and Kim, Sensors 2023, 23(3):1152, Algorithm 2"
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    sees: ClassVar[Sees] = "sum"
 
     theta: float = 0.0
     clip: bool = True

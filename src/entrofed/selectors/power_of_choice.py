@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Fact, Selector
+from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.loss import Loss
@@ -24,6 +24,8 @@ class PowerOfChoice(Selector):
     name: ClassVar[str] = "power_of_choice"
     reference: ClassVar[str] = "Cho, Wang and Joshi, AISTATS 2022, Algorithm 1"
     facts: ClassVar[tuple[Fact, ...]] = (Loss(),)
+    sees: ClassVar[Sees] = "scalars"
+    """Losses."""
 
     pool: int | None = None
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Selector
+from entrofed.core.parts import Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 
 
@@ -16,6 +16,7 @@ class RandomSelection(Selector):
 
     name: ClassVar[str] = "random"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
+    sees: ClassVar[Sees] = "sum"
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Selector
+from entrofed.core.parts import Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 
@@ -19,6 +19,7 @@ class Scripted(Selector):
     """
 
     name: ClassVar[str] = "scripted"
+    sees: ClassVar[Sees] = "sum"
 
     cohorts: tuple[tuple[int, ...], ...] = ((0,),)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
@@ -30,6 +30,7 @@ class Adaptive(ServerRule):
     """
 
     reference: ClassVar[str] = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
+    sees: ClassVar[Sees] = "sum"
 
     lr: float = 0.01
     tau: float = 1e-3

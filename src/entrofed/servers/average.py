@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.types import Context, PartState, Update, Weights
 
@@ -22,6 +22,7 @@ class Average(ServerRule):
 
     name: ClassVar[str] = "average"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
+    sees: ClassVar[Sees] = "sum"
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState

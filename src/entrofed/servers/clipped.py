@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
@@ -25,6 +25,8 @@ class Clipped(ServerRule):
 
     name: ClassVar[str] = "clipped"
     reference: ClassVar[str] = "Sun et al., Can You Really Backdoor Federated Learning?, 2019, norm thresholding"
+    sees: ClassVar[Sees] = "models"
+    """To rely on clients to cut their own steps would be no defence."""
 
     norm: float = 10.0
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ALL_CLIENTS, Build, ClientRule, Fact, Method, ServerRule
+from entrofed.core.parts import ALL_CLIENTS, Build, ClientRule, Fact, Method, Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
@@ -49,6 +49,8 @@ class Concat(ServerRule):
     reference: ClassVar[str] = "Diao, Li and He, FedConcat, AAAI 2024"
     needs: ClassVar[frozenset[str]] = frozenset({ALL_CLIENTS})
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    sees: ClassVar[Sees] = "models"
+    """A sum for each cluster, which may have one member."""
     replaces_network: ClassVar[bool] = True
 
     clusters: int = 5

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
@@ -35,6 +35,7 @@ class Krum(ServerRule):
         "Blanchard et al., Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent, NeurIPS 2017, "
         "section 4"
     )
+    sees: ClassVar[Sees] = "models"
 
     liars: int | None = None
     keep: int = 1

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.servers.trimmed_mean import counted, middle_mean
 
@@ -25,6 +25,7 @@ class Median(ServerRule):
     reference: ClassVar[str] = (
         "Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML 2018, Definition 1"
     )
+    sees: ClassVar[Sees] = "models"
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
@@ -29,6 +29,7 @@ class Momentum(ServerRule):
         "Hsu, Qi and Brown, Measuring the Effects of Non-Identical Data Distribution for Federated Visual "
         "Classification, 2019"
     )
+    sees: ClassVar[Sees] = "sum"
 
     beta: float = 0.9
     lr: float = 1.0

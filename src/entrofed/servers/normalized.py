@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ClientRule, Method, ServerRule
+from entrofed.core.parts import ClientRule, Method, Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import Context, PartState, Training, Update, Weights
@@ -56,6 +56,8 @@ class Normalized(ServerRule):
 
     name: ClassVar[str] = "normalized"
     reference: ClassVar[str] = "Wang et al., FedNova, NeurIPS 2020"
+    sees: ClassVar[Sees] = "sum"
+    """Of ``p_k (w_t - w_k) / a_k`` and ``p_k a_k``: each client knows its ``a_k``."""
     client: ClassVar[ClientRule] = AccumulatedSteps()
 
     def check(self, method: Method, training: Training) -> None:

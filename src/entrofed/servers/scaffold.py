@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Floats, Params
-from entrofed.core.parts import ClientRule, Correction, Method, ServerRule
+from entrofed.core.parts import ClientRule, Correction, Method, Sees, ServerRule
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
 from entrofed.errors import ConfigError
@@ -67,6 +67,7 @@ class Scaffold(ServerRule):
 
     name: ClassVar[str] = "scaffold"
     reference: ClassVar[str] = "Karimireddy et al., SCAFFOLD, ICML 2020, Algorithm 1, option II"
+    sees: ClassVar[Sees] = "sum"
 
     server_lr: float = 1.0
     variant: Variant = "corrected"

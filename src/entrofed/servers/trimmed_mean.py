@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.params import Floats, Params
-from entrofed.core.parts import ServerRule
+from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
@@ -27,6 +27,7 @@ class TrimmedMean(ServerRule):
     reference: ClassVar[str] = (
         "Yin et al., Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML 2018, Definition 2"
     )
+    sees: ClassVar[Sees] = "models"
 
     share: float = 0.1
 

@@ -1,12 +1,12 @@
 """``entrofed study selection``: what selectors choose, without training anything.
 
-A partition of CIFAR-10's label counts (or of as many samples in another number of classes), a selector, some hundred
-rounds: how diverse are the pooled labels of the cohorts, how often are all labels there, how many clients ever take
-part, and how evenly? Entropies are of the true counts, also where the selector saw noised ones.
+A partition of CIFAR-10's label counts (or of as many samples in another number of classes), or somebody's own counts, a
+selector, some hundred rounds: how diverse are the pooled labels of the cohorts, how often are all labels there, how
+many clients ever take part, and how evenly? Entropies are of the true counts, also where the selector saw noised ones.
 """
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import Any
@@ -18,7 +18,9 @@ from entrofed.core.parts import Selector
 from entrofed.core.seeds import stream
 from entrofed.core.types import LABEL_COUNTS, ClientTable
 from entrofed.data import PARTITIONS
+from entrofed.data.count_table import CountTable
 from entrofed.data.partition import label_counts
+from entrofed.errors import ConfigError
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.privacy.counts import release
 from entrofed.registry import build
@@ -62,26 +64,29 @@ class Outcome:
     above: float
     distinct: int
     fairness: float
+    most_used: float
 
 
 def play(
-    selector: Selector, counts: NDArray[np.int64], kind: str, cohort: int, rounds: int, epsilon: float | None, seed: int
+    selector: Selector, counts: NDArray[Any], kind: str, cohort: int, rounds: int, epsilon: float | None, seed: int
 ) -> Outcome:
     """Select for some rounds.
 
     ``full_coverage``: share of cohorts that hold all labels; ``above``: share whose entropy exceeds log2(C - 1), which
-    implies all labels; ``fairness``: Jain's index ``(sum n)^2 / (K sum n^2)`` of how often each client took part.
+    implies all labels; ``fairness``: Jain's index ``(sum n)^2 / (K sum n^2)`` of how often each client took part;
+    ``most_used``: the share of the rounds in which the client took part that did so most often.
     """
     clients, classes = counts.shape
     seen = counts.astype(np.float64)
     if epsilon is not None:
-        seen = release(counts, epsilon, "add_remove", stream(seed, "privacy")).counts
+        seen = release(counts.astype(np.int64), epsilon, "add_remove", stream(seed, "privacy")).counts
     told = {LABEL_COUNTS: seen} if any(fact.name == LABEL_COUNTS for fact in selector.facts) else {}
-    table = ClientTable(sizes=counts.sum(axis=1), classes=classes, partition=kind, facts=told)
+    sizes = np.ceil(counts.sum(axis=1)).astype(np.int64)
+    table = ClientTable(sizes=sizes, classes=classes, partition=kind, facts=told)
     among = np.flatnonzero(table.sizes > 0)
     state = selector.init(table, among)
     times = np.zeros(clients, np.int64)
-    pooled = np.zeros((rounds, classes), np.int64)
+    pooled = np.zeros((rounds, classes))
     for number in range(rounds):
         selection = selector.select(state, table, among, cohort, stream(seed, "select", number))
         state = selection.state
@@ -93,7 +98,8 @@ def play(
         full_coverage=float((pooled > 0).all(axis=1).mean()),
         above=float((entropies > log2(classes - 1)).mean()),
         distinct=int((times > 0).sum()),
-        fairness=float(times.sum() ** 2 / (clients * (times**2).sum())),
+        fairness=float(times.sum() ** 2 / (len(among) * (times**2).sum())),
+        most_used=float(times.max() / rounds),
     )
 
 
@@ -115,13 +121,52 @@ def study(
             PARTITIONS[kind.kind](labels, clients, stream(seed, "partition"), **kind.options) for seed in range(seeds)
         ]
         tables = [label_counts(labels, dealt, classes) for dealt in shards]
-        for title, spec, epsilon in choices(buffers, epsilons):
-            part = build("selector", spec)
-            found = [play(part, table, kind.kind, cohort, rounds, epsilon, seed) for seed, table in enumerate(tables)]
-            row: dict[str, Any] = {"partition": kind.title, "selector": title, "partitions": seeds}
-            for metric in ("entropy", "full_coverage", "above", "distinct", "fairness"):
-                values = [float(getattr(outcome, metric)) for outcome in found]
-                row[metric] = statistics.mean(values)
-                row[f"{metric}_std"] = statistics.stdev(values) if len(values) > 1 else None
-            rows.append(row)
+        rows += _rows(kind.title, kind.kind, tables, cohort, rounds, choices(buffers, epsilons))
+    return rows
+
+
+def study_counts(
+    table: CountTable,
+    title: str,
+    *,
+    cohort: int,
+    rounds: int,
+    seeds: int,
+    buffers: Sequence[float],
+    epsilons: Sequence[float],
+) -> list[dict[str, Any]]:
+    """One row per selector on the same counts: mean and spread over draws with different seeds.
+
+    Counts that are not whole were noised before, and are not noised again.
+    """
+    check_cohort(cohort, table)
+    chosen = choices(buffers, epsilons if table.whole else ())
+    return _rows(title, "", [table.counts] * seeds, cohort, rounds, chosen)
+
+
+def check_cohort(cohort: int, table: CountTable) -> None:
+    """Raise a ConfigError if there are not so many clients to choose from."""
+    there = int(table.counts.any(axis=1).sum())
+    if not 1 <= cohort <= there:
+        raise ConfigError(f"cohort = {cohort}: {there} clients hold samples; choose from 1 to {there}")
+
+
+def _rows(
+    title: str,
+    kind: str,
+    tables: Sequence[NDArray[Any]],
+    cohort: int,
+    rounds: int,
+    chosen: Iterable[tuple[str, dict[str, Any], float | None]],
+) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for selector, spec, epsilon in chosen:
+        part = build("selector", spec)
+        found = [play(part, table, kind, cohort, rounds, epsilon, seed) for seed, table in enumerate(tables)]
+        row: dict[str, Any] = {"partition": title, "selector": selector, "partitions": len(tables)}
+        for metric in ("entropy", "full_coverage", "above", "distinct", "fairness"):
+            values = [float(getattr(outcome, metric)) for outcome in found]
+            row[metric] = statistics.mean(values)
+            row[f"{metric}_std"] = statistics.stdev(values) if len(values) > 1 else None
+        rows.append(row)
     return rows

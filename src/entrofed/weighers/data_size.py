@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.parts import Weigher
+from entrofed.core.parts import Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 
 
@@ -16,6 +16,7 @@ class DataSize(Weigher):
 
     name: ClassVar[str] = "data_size"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
+    sees: ClassVar[Sees] = "sum"
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Shares of the cohort's examples."""

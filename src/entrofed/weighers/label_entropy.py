@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from entrofed.core.parts import Fact, Weigher
+from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.entropy import Base, entropy_of_counts
@@ -24,6 +24,7 @@ class LabelEntropy(Weigher):
     name: ClassVar[str] = "label_entropy"
     reference: ClassVar[str] = "Federated Generalization via Information-Theoretic Distribution Diversification, 4.1"
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    sees: ClassVar[Sees] = "sum"
 
     base: Base = "nats"
 

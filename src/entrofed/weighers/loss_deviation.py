@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from entrofed.core.parts import Weigher
+from entrofed.core.parts import Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 
@@ -24,6 +24,8 @@ class LossDeviation(Weigher):
 
     name: ClassVar[str] = "loss_deviation"
     reference: ClassVar[str] = "FedAsl (Talukder and Islam, 2022)"
+    sees: ClassVar[Sees] = "scalars"
+    """Training losses."""
 
     alpha: float = 0.5
     beta: float = 0.2

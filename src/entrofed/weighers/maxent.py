@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from entrofed.core.parts import Fact, Weigher
+from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
@@ -33,6 +33,7 @@ class MaxEnt(Weigher):
     name: ClassVar[str] = "maxent"
     reference: ClassVar[str] = "our own; the target is that of Lutz et al., FedEntOpt, by weights instead of by choice"
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
+    sees: ClassVar[Sees] = "sum"
 
     strength: float = 0.1
     prior: Literal["equal", "size"] = "equal"

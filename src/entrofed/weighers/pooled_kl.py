@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from entrofed.core.parts import Fact, Weigher
+from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
@@ -37,6 +37,7 @@ class PooledKL(Weigher):
 
     name: ClassVar[str] = "pooled_kl"
     reference: ClassVar[str] = "Feng et al., FedEP, Algorithms 1 and 2"
+    sees: ClassVar[Sees] = "sum"
 
     mode: Mode = "smoothed"
     smoothing: float = 1e-2

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.parts import VALIDATION, Weigher
+from entrofed.core.parts import VALIDATION, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.prediction import Aggregate, inverse_entropy_weights
@@ -31,6 +31,7 @@ class PredictionEntropy(Weigher):
     name: ClassVar[str] = "prediction_entropy"
     reference: ClassVar[str] = "Sterniczuk, An entropy-based framework for model aggregation, Algorithm 1"
     needs: ClassVar[frozenset[str]] = frozenset({VALIDATION})
+    sees: ClassVar[Sees] = "models"
 
     aggregate: Aggregate = "mean_of_entropies"
     floor: float = 1e-12

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.parts import Fact, Weigher
+from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.info.entropy import entropy
@@ -25,6 +25,8 @@ class SoftLabelReselection(Weigher):
     name: ClassVar[str] = "reselection"
     reference: ClassVar[str] = "the re-selection baseline of FedEntOpt, Fig. 1 (FedEntropy)"
     facts: ClassVar[tuple[Fact, ...]] = (MeanPrediction(),)
+    sees: ClassVar[Sees] = "scalars"
+    """Mean predictions."""
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Zero for those left out, shares of the examples for the rest."""

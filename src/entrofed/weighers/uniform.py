@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.parts import Weigher
+from entrofed.core.parts import Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 
 
@@ -15,6 +15,7 @@ class Uniform(Weigher):
     """Everybody alike, ``alpha_k = 1 / |R|``: the control that every other weighing has to beat."""
 
     name: ClassVar[str] = "uniform"
+    sees: ClassVar[Sees] = "sum"
 
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Equal shares."""

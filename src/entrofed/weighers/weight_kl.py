@@ -7,7 +7,7 @@ from math import isfinite
 from typing import ClassVar, Literal
 
 from entrofed.core.params import Layout
-from entrofed.core.parts import Weigher
+from entrofed.core.parts import Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
 from entrofed.errors import ConfigError
 from entrofed.info.histogram import divergence_weights, weight_divergences
@@ -31,6 +31,7 @@ class WeightHistogramKL(Weigher):
 
     name: ClassVar[str] = "weight_kl"
     reference: ClassVar[str] = "Le et al., FedKLEntropy, equations 2 and 3"
+    sees: ClassVar[Sees] = "models"
 
     bins: int = 100
     binning: Literal["minmax", "quantile", "fd"] = "minmax"
