@@ -1,12 +1,14 @@
 """Advice from Python and on the command line: text, JSON, picture, errors."""
 
 import json
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from entrofed.charts.advice import advice_chart
+from entrofed.cli.advise import advise as command
 from entrofed.cli.main import main
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, DataError
@@ -132,6 +134,12 @@ def test_on_the_command_line(go, tmp_path):
     found = json.loads(out)["findings"]
     assert [one["epsilon"] for one in found["noise"]] == [2]
     assert {one["title"] for one in found["selectors"]} == {"random", "kl", "fedentopt, buffer 25%"}
+
+
+def test_the_same_defaults_from_python_and_on_the_command_line():
+    there, here = (signature(function).parameters for function in (command, advise))
+    for name, other in {"rounds": "rounds", "seeds": "seeds", "buffer": "buffers", "epsilon": "epsilons"}.items():
+        assert there[name].default == here[other].default
 
 
 def test_an_experiment_file(go, tmp_path):
