@@ -409,6 +409,27 @@ def test_what_a_weigher_must_see(spec: Any) -> None:
     assert part.sees == ("models" if by_models else "scalars" if by_numbers else "sum")
 
 
+def test_own_parts_that_say_nothing_are_taken_to_see_everything() -> None:
+    def weigh(updates: Any, context: Any) -> Any:
+        return [1 / len(updates) for _ in updates]
+
+    class Says:
+        sees = "sum"
+
+        def weigh(self, updates: Any, context: Any) -> Any:
+            return weigh(updates, context)
+
+    class SaysNonsense(Says):
+        sees = "nothing"
+
+    assert build("weigher", weigh).sees == "models"
+    assert build("weigher", Says()).sees == "sum"
+    assert build("weigher", {"name": "capped", "weigher": Says()}).sees == "sum"
+    assert build("objective", torch.nn.CrossEntropyLoss()).sees == "sum"
+    with pytest.raises(ConfigError, match="its sees is 'nothing'; one of sum, scalars, models is expected"):
+        build("weigher", SaysNonsense())
+
+
 @of_kind("weigher")
 @settings(deadline=None, max_examples=30)
 @given(st.data())

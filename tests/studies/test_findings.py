@@ -1,12 +1,13 @@
 """What is found in label counts: figures by hand, known results, samples of large federations."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from entrofed import registry
 from entrofed.core.parts import ALL_CLIENTS
 from entrofed.core.seeds import stream
 from entrofed.data.count_table import CountTable
@@ -119,8 +120,14 @@ def test_selectors_that_need_counts_alone_are_found_by_themselves(monkeypatch):
         name: ClassVar[str] = "sees_all"
         needs: ClassVar[frozenset[str]] = frozenset({ALL_CLIENTS})
 
-    more = {**known("selector"), "mine": Mine, "sees_all": SeesAll}
-    monkeypatch.setattr(module, "known", lambda kind: more)
+    @dataclass(frozen=True)
+    class Unfinished(RandomSelection):
+        name: ClassVar[str] = "unfinished"
+        depth: int = field()
+
+    more = {**known("selector"), "mine": Mine, "sees_all": SeesAll, "unfinished": Unfinished}
+    for place in (module, registry):
+        monkeypatch.setattr(place, "known", lambda kind: more)
     titles = [title for title, _ in count_based((0.0, 0.5, 0.9), 10, 4)]
     assert titles == [
         "random",

@@ -38,7 +38,7 @@ def study_selection(
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Compare what selectors choose, in seconds, on partitions of CIFAR-10's (or CIFAR-100's) counts, or on your own."""
+    """Compare what selectors choose, in seconds, on partitions of CIFAR's label counts, or on your own counts."""
     from entrofed.charts.studies import selection_chart
     from entrofed.cli.tables.studies import selection_study_tables
     from entrofed.data.count_table import read_counts

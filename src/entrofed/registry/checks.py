@@ -5,7 +5,7 @@ from functools import partial
 from inspect import Parameter, signature
 from typing import Any, get_args, get_type_hints
 
-from entrofed.core.parts import ClientRule, Fact, Objective, Selector, ServerRule, Weigher
+from entrofed.core.parts import ClientRule, Fact, Objective, Sees, Selector, ServerRule, Weigher
 from entrofed.errors import ConfigError
 
 PROTOCOLS: dict[str, Any] = {
@@ -56,6 +56,8 @@ def _facts(part: Any, who: str) -> Iterable[Any]:
         raise ConfigError(f"{who}: its facts are {facts!r}; a tuple of facts is expected")
     if not isinstance(needs, list | tuple | set | frozenset):
         raise ConfigError(f"{who}: its needs are {needs!r}; a set of words is expected")
+    if (sees := getattr(part, "sees", "models")) not in get_args(Sees):
+        raise ConfigError(f"{who}: its sees is {sees!r}; one of {', '.join(get_args(Sees))} is expected")
     return facts
 
 

@@ -6,7 +6,7 @@ rounds in proportion, so that clients are used as often as they would be.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
@@ -17,11 +17,13 @@ from entrofed.core.parts import Sees
 from entrofed.core.seeds import stream
 from entrofed.core.types import LABEL_COUNTS
 from entrofed.data.count_table import CountTable
+from entrofed.errors import ConfigError
 from entrofed.experiment.run_folder import method_facts
 from entrofed.info.coverage import absence, greedy_cohorts, random_cohorts
 from entrofed.info.entropy import Floats
 from entrofed.info.skew import Skew, label_entropies, skew
 from entrofed.registry import build, known
+from entrofed.registry.checks import parameters
 from entrofed.studies.selection import Outcome, play
 from entrofed.suite.statistics import Interval, interval
 
@@ -291,10 +293,14 @@ def count_based(buffers: Sequence[float], clients: int, cohort: int) -> list[tup
     A buffer fits if it leaves a cohort to choose, and differs from the others by a client at least.
     """
     found: list[tuple[str, dict[str, Any]]] = []
-    for name, part in known("selector").items():
-        if name in DO_NOT_CHOOSE or part().needs or any(fact.name != LABEL_COUNTS for fact in part().facts):
+    for name, maker in known("selector").items():
+        try:
+            part = build("selector", name)
+        except ConfigError:  # it needs hyperparameters that nobody gives
             continue
-        if "buffer" not in {field.name for field in fields(part)}:  # type: ignore[arg-type]
+        if name in DO_NOT_CHOOSE or part.needs or any(fact.name != LABEL_COUNTS for fact in part.facts):
+            continue
+        if "buffer" not in parameters(maker):
             found.append((name, {"name": name}))
             continue
         capacities = {int(share * clients + 1e-9): share for share in sorted(buffers, reverse=True)}
