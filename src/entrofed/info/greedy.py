@@ -7,6 +7,9 @@ With ``y = L + l``, the pooled counts plus those of a client, and ``T = sum_c y_
 Counts are whole numbers and mostly small, so the sum needs no logarithms: ``y_c log2 y_c`` is looked up by the
 client's count in a table that starts at the pooled count of the class, and for several classes at once as long as
 one table has room for all combinations of their counts. Noised counts are not whole; they take logarithms.
+
+With a target q the score is ``-KL(y / T || q) = H + (1 / T) sum_c y_c log2 q_c`` instead: ``y_c log2(y_c / q_c)`` takes
+the place of ``y_c log2 y_c``.
 """
 
 from dataclasses import dataclass
@@ -38,16 +41,16 @@ class Lookup:
     keys: NDArray[np.uint16]
     """Where in the table each client's counts stand."""
 
-    def table(self, pooled: Floats) -> Floats:
-        """``sum_c y_c log2 y_c`` for all counts that a client may have."""
+    def table(self, pooled: Floats, shift: Floats | None) -> Floats:
+        """``sum_c y_c log2 y_c``, less ``y_c shift_c``, for all counts that a client may have."""
         table = np.zeros(1)
         for c, length in zip(self.classes, self.lengths, strict=True):
-            table = np.add.outer(table, _xlog2x(pooled[c] + np.arange(length))).ravel()
+            table = np.add.outer(table, _inner(pooled[c] + np.arange(length), c, shift)).ravel()
         return table
 
 
 class Candidates:
-    """Some rows of ``counts``, in ascending order, prepared for many comparisons.
+    """Some rows of ``counts``, in ascending order, prepared for many comparisons, by entropy or with a ``target``.
 
     >>> candidates = Candidates(np.array([[4.0, 0.0], [0.0, 4.0], [2.0, 2.0], [9.0, 0.0]]), np.array([1, 2, 3]))
     >>> rows, bits = candidates.leaders(np.array([4.0, 0.0]))
@@ -55,8 +58,9 @@ class Candidates:
     ([1, 2], [1.0, 0.811])
     """
 
-    def __init__(self, counts: Floats, rows: Rows) -> None:
+    def __init__(self, counts: Floats, rows: Rows, target: Floats | None = None) -> None:
         self._rows = rows
+        self._shift = None if target is None else np.log2(target, out=np.zeros(len(target)), where=target > 0)
         columns, whole = _columns(counts, rows, np.uint16)
         if not whole:
             columns, _ = _columns(counts, rows, np.float64)
@@ -71,11 +75,11 @@ class Candidates:
         self._sizes[np.searchsorted(self._rows, row)] = np.nan  # so is its entropy: no comparison is true of it
 
     def leaders(self, pooled: Floats, *, all_ties: bool = False) -> tuple[Rows, Floats]:
-        """Who reaches the two largest entropies: rows, ascending, and bits.
+        """Who reaches the two largest entropies (or the least divergences, negative): rows, ascending, and bits.
 
         Of those who tie with the best the first two are among them, or all if asked for.
         """
-        tables = [lookup.table(pooled) for lookup in self._lookups]
+        tables = [lookup.table(pooled, self._shift) for lookup in self._lookups]
         total, slack = pooled.sum(), 2 * TIE if all_ties else 0.0
         second, places, bits = -inf, [np.zeros(0, np.intp)], [np.zeros(0)]
         for start in range(0, len(self._rows), BLOCK):
@@ -85,16 +89,18 @@ class Candidates:
             for table, lookup in zip(tables, self._lookups, strict=True):
                 inner += table.take(lookup.keys[part], mode="clip")
             for c, column in self._others.items():
-                inner += _xlog2x(column[part] + pooled[c])
+                inner += _inner(column[part] + pooled[c], c, self._shift)
             inner /= size
-            entropies = np.maximum(np.log2(size) - inner, 0)  # 0 as well where nothing is counted
+            entropies = np.log2(size) - inner
+            if self._shift is None:
+                entropies = np.maximum(entropies, 0)  # 0 as well where nothing is counted
             near = np.flatnonzero(entropies > second - slack)  # two with lower numbers are as good as all others
             places.append(start + near)
             bits.append(entropies[near])
             second = max(second, _second(bits[-1]))
         place, bit = np.concatenate(places), np.concatenate(bits)
         leading = bit >= _second(bit) - TIE
-        return self._rows[place[leading]], np.minimum(bit[leading], log2(len(pooled)))
+        return self._rows[place[leading]], np.minimum(bit[leading], log2(len(pooled)) if self._shift is None else 0.0)
 
 
 def _columns(counts: Floats, rows: Rows, dtype: type[Any]) -> tuple[NDArray[Any], bool]:
@@ -132,8 +138,11 @@ def _lookups(columns: NDArray[np.uint16], room: int) -> list[Lookup]:
     return lookups
 
 
-def _xlog2x(x: Floats) -> Floats:
+def _inner(x: Floats, c: int, shift: Floats | None) -> Floats:
+    """``x log2 x``, less ``x shift_c``."""
     product = np.log2(np.maximum(x, TINY))
+    if shift is not None:
+        product -= shift[c]
     product *= x
     return product
 

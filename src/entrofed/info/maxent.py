@@ -128,29 +128,31 @@ def solve(
     logs = log_prior - logsumexp(log_prior, axis=1, keepdims=True)
     value, slopes, mixture = _value(rows, log_target, log_prior, strength, mu, logs)
     gap = _gap(logs, slopes)
-    done = gap <= TOLERANCE
+    left = np.flatnonzero(gap > TOLERANCE)
     for _ in range(MOST_STEPS):
-        if done.all():
+        if not len(left):
             break
-        step, promise = _newton(rows, mixture, strength, mu, logs, slopes)
-        length = np.ones(len(rows))
+        step, promise = _newton(rows[left], mixture[left], strength, mu, logs[left], slopes[left])
+        tried, length, slow = left, 1.0, left[:0]
         for _ in range(HALVINGS):
-            change = length[:, None] * step
-            tried = np.maximum(logs + np.minimum(change, np.log1p(np.maximum(change, 0.0))), LOWEST)
-            tried -= logsumexp(tried, axis=1, keepdims=True)
-            found = _value(rows, log_target, log_prior, strength, mu, tried)
-            found_gap = _gap(tried, found[1])
+            change = length * step
+            new = np.maximum(logs[tried] + np.minimum(change, np.log1p(np.maximum(change, 0.0))), LOWEST)
+            new -= logsumexp(new, axis=1, keepdims=True)
+            found = _value(rows[tried], log_target, log_prior[tried], strength, mu, new)
+            found_gap = _gap(new, found[1])
             # near the minimum values differ by rounding alone, and the gap decides
-            better = np.where(promise < 1e-10, found_gap < gap, found[0] <= value - 0.1 * length * promise)
-            if (better | done).all():
+            better = np.where(
+                promise < 1e-10, found_gap < gap[tried], found[0] <= value[tried] - 0.1 * length * promise
+            )
+            good = tried[better]
+            crawls = (found_gap[better] <= SMALL) & (found_gap[better] > gap[good] / 2)
+            slow = np.concatenate([slow, good[crawls]])
+            logs[good], gap[good] = new[better], found_gap[better]
+            value[good], slopes[good], mixture[good] = (array[better] for array in found)
+            tried, step, promise, length = tried[~better], step[~better], promise[~better], length / 2
+            if not len(tried):
                 break
-            length = np.where(better, length, length / 2)
-        better &= ~done
-        done |= ~better | (found_gap <= TOLERANCE) | ((found_gap <= SMALL) & (found_gap > gap / 2))
-        taken = better[:, None]
-        logs, slopes = np.where(taken, tried, logs), np.where(taken, found[1], slopes)
-        value, gap = np.where(better, found[0], value), np.where(better, found_gap, gap)
-        mixture = np.where(taken, found[2], mixture)
+        left = np.setdiff1d(left[gap[left] > TOLERANCE], np.concatenate([slow, tried]))
     return logs, value, gap
 
 

@@ -9,7 +9,7 @@ from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, mo
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
-from entrofed.methods.maxent import fedentopt_maxent, maxent_weights
+from entrofed.methods.maxent import fedentopt_maxent, maxent, maxent_momentum, maxent_scaffold, maxent_weights
 from entrofed.methods.recipe import Recipe, method_of
 from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
 from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
@@ -23,6 +23,9 @@ METHODS: dict[str, Recipe] = {
         fedavg,
         fedavg_uniform,
         fedentopt,
+        maxent,
+        maxent_momentum,
+        maxent_scaffold,
         fedentopt_maxent,
         maxent_weights,
         fedklentropy,

@@ -4,9 +4,30 @@ from entrofed.core.parts import Method
 from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
+from entrofed.selectors.maxent import MaxEntGreedy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
+from entrofed.servers.momentum import Momentum
+from entrofed.servers.scaffold import Scaffold
 from entrofed.weighers.maxent import MaxEnt
+
+
+@recipe
+def maxent() -> Method:
+    """Cohort and weights together make the mixed labels as diverse as they can be."""
+    return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Average())
+
+
+@recipe
+def maxent_momentum() -> Method:
+    """``maxent`` with momentum on the server."""
+    return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Momentum())
+
+
+@recipe
+def maxent_scaffold() -> Method:
+    """``maxent`` with control variates against the clients' drift."""
+    return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Scaffold())
 
 
 @recipe

@@ -5,6 +5,7 @@ from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.full import FullSelection
 from entrofed.selectors.kl import KLSelection
+from entrofed.selectors.maxent import MaxEntGreedy
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
@@ -14,6 +15,7 @@ SELECTORS: dict[str, type[Selector]] = by_name(
     RandomSelection,
     FullSelection,
     LabelEntropyGreedy,
+    MaxEntGreedy,
     MiniMaxSim,
     ConvexHull,
     MaxSim,
