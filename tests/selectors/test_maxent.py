@@ -69,8 +69,8 @@ def test_neither_monotone_nor_submodular():
     assert together == pytest.approx(0.0405, abs=1e-4)
 
 
-@pytest.mark.parametrize(("alpha", "allowed"), [(0.1, 0.09), (0.5, 0.02)])
-def test_against_all_cohorts(alpha, allowed):
+@pytest.mark.parametrize("alpha", [0.1, 0.5])
+def test_against_all_cohorts(alpha):
     """Ten clients, four classes, cohorts of four with the same first client: how far greedy is from the best."""
     gaps = []
     for seed in range(12):
@@ -83,8 +83,8 @@ def test_against_all_cohorts(alpha, allowed):
         assert greedy <= best + 1e-9
         assert greedy == pytest.approx(found.reasons[-1]["score"], abs=1e-9)
         gaps.append(best - greedy)
-    assert np.mean(gaps) < allowed / 3
-    assert max(gaps) < allowed
+    assert np.mean(gaps) < 0.004
+    assert max(gaps) < 0.02
 
 
 def test_the_buffer_is_fedentopts():

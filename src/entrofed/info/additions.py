@@ -72,4 +72,5 @@ class Additions:
         t = np.clip(t - slope / curve, 0.1 * t, 1 - 0.1 * (1 - t))
         mixture = np.maximum(mixed + t[:, None] * step, TINY)
         far = np.einsum("jc,jc->j", mixture, np.log(mixture) - self._log_target)
-        return -(far + strength * ((1 - t) * (old + np.log1p(-t)) + t * (np.log(t) + np.float32(log(size)))))
+        apart = (1 - t) * (old + np.log1p(-t)) + t * (np.log(t) + log(size))
+        return np.asarray(-(far + strength * apart), np.float32)

@@ -19,8 +19,8 @@ class MaxEntGreedy(BufferedGreedy):
     The score of a cohort S is ``V(S) = max over the simplex of H(sum_k a_k p_k) - strength KL(a || 1/|S|)``, less
     ``ln C`` (nats, at most 0); with a ``target`` other than ``uniform`` (``pooled``, or a number per class),
     ``-KL(sum_k a_k p_k || target)`` takes the place of ``H - ln C``. It is what weigher ``maxent`` reaches on S
-    with the same options: sizes do not count. FedEntOpt scores the pooled counts, as if weights were sizes. The first pick is
-    random; the buffer, ``strict`` and ``random_ties`` are explained in
+    with the same options: sizes do not count. FedEntOpt scores the pooled counts, as if weights were sizes. The first
+    pick is random; the buffer, ``strict`` and ``random_ties`` are explained in
     :class:`~entrofed.selectors.buffered.BufferedGreedy`.
 
     For a given S the problem in ``a`` is concave and is solved. As a function of sets V is neither monotone (a further
