@@ -34,7 +34,6 @@ class MaxEnt(Weigher):
     reference: ClassVar[str] = "our own; the target is that of Lutz et al., FedEntOpt, by weights instead of by choice"
     facts: ClassVar[tuple[Fact, ...]] = (LabelCounts(),)
     sees: ClassVar[Sees] = "sum"
-    sees: ClassVar[Sees] = "sum"
 
     strength: float = 0.1
     prior: Literal["equal", "size"] = "equal"
