@@ -117,7 +117,7 @@ def test_what_a_function_makes_is_checked(made: Any, said: str) -> None:
         ({"partition": "dirichlet_plain"}, ConfigError, "partition 'dirichlet_plain' needs alpha"),
         ({"partition": "dirichlet_plain", "alpha": "x"}, ConfigError, "partition 'dirichlet_plain' failed: TypeError"),
         ({"partition": "by_role", "clients": None}, ConfigError, "'own' has no natural owners"),
-        ({"partition": "by_role"}, ConfigError, "clients = 2 does not apply to partition 'by_role'; leave it out"),
+        ({"partition": "by_role"}, ConfigError, "'own' has no natural owners"),
         ({"seed": -1}, ConfigError, "seed must be a whole number from 0 on, not -1"),
         ({"seed": "0"}, ConfigError, "seed must be a whole number from 0 on, not '0'"),
         ({"holdout": 1.0}, ConfigError, "the share that is held out must be at least 0 and below 1, not 1.0"),
@@ -138,6 +138,21 @@ def test_somebody_who_takes_part_must_have_data() -> None:
     with pytest.raises(DataError, match="none of the 1 clients that take part has samples"):
         deal(data, partition="by_role", participating=1, seed=seed)
     assert deal(data, partition="by_role").sizes.tolist() == [60, 0]
+
+
+def test_some_of_the_natural_owners() -> None:
+    owners = np.repeat(np.arange(6), 10)
+    data = dataset_of(X, Y, test=TEST, owners=owners, owner_names=tuple("abcdef"))
+    found = [deal(data, partition="by_role", clients=3, seed=seed) for seed in range(4)]
+    for federation in found:
+        assert len(set(federation.names)) == 3
+        for name, shard in zip(federation.names, federation.shards, strict=True):
+            assert shard.tolist() == np.flatnonzero(owners == "abcdef".index(name)).tolist()
+    assert len({federation.names for federation in found}) > 1
+    assert deal(data, partition="by_role", clients=6).names == tuple("abcdef")
+    for clients in (0, 7, 2.5):
+        with pytest.raises(ConfigError, match="a whole number from 1 to 6 can be taken"):
+            deal(data, partition="by_role", clients=clients)  # type: ignore[arg-type]
 
 
 def deal_participants(data: Any, seed: int) -> list[int]:

@@ -147,9 +147,8 @@ def test_bad_values_are_named(table: dict[str, Any], path: str) -> None:
 
 
 def options(partition: str) -> dict[str, Parameter]:
-    found = (
-        {} if partition == BY_ROLE else dict(signature({**PARTITIONS, ASSIGNMENT: assignment}[partition]).parameters)
-    )
+    of_roles = {BY_ROLE: lambda clients=None: None, ASSIGNMENT: assignment}
+    found = dict(signature({**PARTITIONS, **of_roles}[partition]).parameters)
     return {key: found[key] for key in PARTITION_KEYS if key in found}
 
 

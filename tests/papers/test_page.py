@@ -145,6 +145,24 @@ def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
     assert controls == "in 0 of 1; shown over all cells: 0 better, 0 worse"
 
 
+def test_the_page_tells_who_took_part(tmp_path):
+    runs = [
+        replace(
+            run,
+            course={
+                "bytes_up": [10] * 10,
+                "bytes_down": [10] * 10,
+                "cohort_entropy": [1.5] * 10,
+                "cohort": [[0, 1]] * 5 + [[1, 2]] * 5,
+                "weights": [[0.5, 0.5]] * 5 + [[0.9, 0.1]] * 5,
+            },
+        )
+        for run in runs_of({"FedAvg": (0.8, 0.8), "Entropy": (0.9, 0.91)})
+    ]
+    page, _ = write_page(runs, tmp_path / "results.md")
+    assert "| Entropy | 3 | 1.500 | 1.400 | 0.0 |" in page.read_text()
+
+
 def test_cut_runs_are_marked(tmp_path):
     runs = [
         replace(run, series={name: values[:5] for name, values in run.series.items()})

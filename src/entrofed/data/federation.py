@@ -311,8 +311,9 @@ def deal(
     name, options = name_of(partition), dict(options or {})
     if partition == NATURAL:
         partition = BY_ROLE
-    if partition in (BY_ROLE, ASSIGNMENT) and clients is not None:
+    if partition == ASSIGNMENT and clients is not None:
         raise ConfigError(f"clients = {clients} does not apply to partition {name!r}; leave it out")
+    names: tuple[str, ...] = ()
     if partition == ASSIGNMENT:
         check_options(f"partition {ASSIGNMENT!r}", assignment, options)
         owners, names = assignment(data.train_y, **options)
@@ -325,7 +326,9 @@ def deal(
                 f"data.partition = {name!r}: {data.name!r} has no natural owners of samples; name the column of a "
                 "table that says them (client), or choose another partition and a number of clients"
             )
-        dealt = by_role(data.roles, len(data.role_names))
+        dealt, names = by_role(data.roles, len(data.role_names)), data.role_names
+        if clients is not None:
+            dealt, names = _some(dealt, names, clients, stream(seed, "partition"))
     else:
         dealt = deal_out(data.train_y, partition, clients, options, stream(seed, "partition"))
     train_x, feature_shift = shifted(data, partition, dealt, options, partial(stream, seed, "shift"))
@@ -345,7 +348,7 @@ def deal(
         holdouts=tuple(holdouts),
         participants=participants,
         label_counts=label_counts(data.train_y, shards, len(data.classes)),
-        names=data.role_names if partition == BY_ROLE else (),
+        names=names,
         dealt=name,
         feature_shift=feature_shift,
     )
@@ -356,3 +359,15 @@ def _own(source: Any, choice: Choice, *, partition: Partition | None, clients: i
     data = load_path(source, choice) if isinstance(source, str | Path) else load_table(source, choice)
     default: Partition = NATURAL if clients is None else "iid"
     return deal(data, partition=default if partition is None else partition, clients=clients, **rest)
+
+
+def _some(
+    dealt: list[NDArray[np.int64]], names: tuple[str, ...], clients: int, rng: np.random.Generator
+) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
+    """So many of the natural owners, drawn at random; nobody trains on what the others have."""
+    if not isinstance(clients, int | np.integer) or not 1 <= clients <= len(dealt):
+        raise ConfigError(
+            f"clients = {clients!r}, but of the natural owners a whole number from 1 to {len(dealt)} can be taken"
+        )
+    kept = np.sort(rng.permutation(len(dealt))[:clients]).tolist()
+    return [dealt[k] for k in kept], tuple(names[k] for k in kept) if names else ()

@@ -152,7 +152,7 @@ class DataSection(Section):
             raise ValueError(
                 f"data.name = {self.name!r} and data.path = {self.path!r} exclude each other; leave one out"
             )
-        owned = dict.fromkeys((BY_ROLE, NATURAL), lambda: None)
+        owned = dict.fromkeys((BY_ROLE, NATURAL), lambda clients=None: None)
         _fit(self, "data.partition", {**partitions(), **owned, ASSIGNMENT: assignment}, PARTITION_KEYS)
         return self
 

@@ -10,10 +10,11 @@ import altair as alt
 from entrofed.charts.results import results_chart
 from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
+from entrofed.papers.course import COURSE_HEAD, course_rows
 from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
 from entrofed.papers.results import LAST, STEADY, Result
 from entrofed.papers.tables import METRICS, SPREADS, Paper, Table, papers
-from entrofed.papers.verdict import COLLAPSED, Verdict, verdicts
+from entrofed.papers.verdict import COLLAPSED, Verdict, longest, verdicts
 from entrofed.papers.words import (
     CLAIM,
     GAINS,
@@ -213,6 +214,10 @@ def _table(
         head, rows = other_metrics(table, path, verdict.cell.id, results)
         if rows:
             yield from ["", "By other figures, ours (the paper's):", "", *_rows(head, rows)]
+        mine = [found for found in longest(results) if (found.table, found.cell) == (path, verdict.cell.id)]
+        if rows := course_rows(mine, [line.column for line in verdict.lines]):
+            yield from ["", "Who took part, and what it cost (means over rounds and seeds):", ""]
+            yield from _rows(COURSE_HEAD, rows)
     yield from ["", "<details><summary>What to know about this table</summary>", ""]
     yield from (f"- {note}" for note in table.notes)
     yield from ["", "</details>"]

@@ -2,7 +2,7 @@
 
 >>> from entrofed.papers.tables import find
 >>> runs = [
-...     Result("inv_entropy/table8", "iris", label, seed, "1", "", {"accuracy": [value + 0.01 * seed]})
+...     Result("inv_entropy/table8", "iris", label, seed, "1", "", {"accuracy": 10 * [value + 0.01 * seed]})
 ...     for label, value in (("FedAvg", 0.9), ("Entropy", 0.92))
 ...     for seed in range(3)
 ... ]
