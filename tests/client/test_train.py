@@ -11,6 +11,7 @@ from entrofed.client.runtime import ClientRuntime, one_thread
 from entrofed.client.train import batches
 from entrofed.client.train import train as train_client
 from entrofed.core.params import Layout
+from entrofed.core.parts import ClientRule, Correction
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.models.networks import build
@@ -43,8 +44,8 @@ def twin(federation, network, task):
     x = torch.from_numpy(federation.data.train_x[federation.shards[CLIENT]]).float() / federation.data.full_scale
     x = (x - torch.from_numpy(federation.shift)[:, None, None]) / torch.from_numpy(federation.scale)[:, None, None]
     y = torch.from_numpy(federation.data.train_y[federation.shards[CLIENT]])
-    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[training.optimizer]
-    extra = {"momentum": training.momentum} if training.optimizer == "sgd" else {}
+    make = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[training.optimizer]
+    extra = {"momentum": training.momentum, "nesterov": training.nesterov} if training.optimizer == "sgd" else {}
     optimizer = make(model.parameters(), lr=training.lr, weight_decay=training.weight_decay, **extra)
     rng = stream(task.seed, "train", task.round, task.client)
     total, steps = 0.0, 0
@@ -60,6 +61,8 @@ def twin(federation, network, task):
                 optimizer.zero_grad()
                 loss = torch.nn.functional.cross_entropy(model(x[rows]), y[rows])
                 loss.backward()
+                if training.clip_gradients is not None:
+                    torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_gradients)
                 optimizer.step()
                 total += loss.item() * len(rows)
                 steps += 1
@@ -67,10 +70,23 @@ def twin(federation, network, task):
 
 
 # Not cnn with adam: where a gradient is zero but for rounding, its first steps are plus or minus the whole rate.
-@pytest.mark.parametrize(("name", "optimizer"), [("digits_mlp", "sgd"), ("digits_mlp", "adam"), ("cnn", "sgd")])
-def test_training_equals_the_plain_loop(digits, training, name, optimizer):
+@pytest.mark.parametrize(
+    ("name", "optimizer", "options"),
+    [
+        ("digits_mlp", "sgd", {}),
+        ("digits_mlp", "sgd", {"nesterov": True}),
+        ("digits_mlp", "sgd", {"clip_gradients": 0.5}),
+        ("digits_mlp", "adam", {}),
+        ("digits_mlp", "adamw", {"weight_decay": 0.3}),
+        ("digits_mlp", "adamw", {"clip_gradients": 0.1}),
+        ("cnn", "sgd", {}),
+        ("cnn", "sgd", {"clip_gradients": 0.5, "nesterov": True}),
+    ],
+)
+def test_training_equals_the_plain_loop(digits, training, name, optimizer, options):
     network = partial(build, name, (1, 8, 8), 10)
-    training = replace(training, optimizer=optimizer, momentum=0.9 if optimizer == "sgd" else 0.0, lr=0.01)
+    momentum = 0.9 if optimizer == "sgd" else 0.0
+    training = replace(training, **{"optimizer": optimizer, "momentum": momentum, "lr": 0.01, **options})
     task = task_for(network, training)
     with one_thread():
         update = train(ClientRuntime(digits, network, compiled=False), task)
@@ -137,6 +153,66 @@ def test_persistent_state_equals_one_unbroken_optimizer(digits, bench, training)
     np.testing.assert_allclose(second.params.values, bench.layout.read(model).values, atol=1e-5)
 
 
+def stepped(digits, network, training, steps):
+    """The values after steps of the only batch of a client."""
+    runtime = ClientRuntime(digits, network, compiled=False)
+    training = replace(training, epochs=steps, batch_size=1000)
+    return train(runtime, task_for(network, training)).params.values
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"nesterov": True},
+        {"optimizer": "adamw", "momentum": 0.0, "weight_decay": 0.5},
+        {"clip_gradients": 0.7},
+        {"clip_gradients": 1e6},
+    ],
+)
+def test_one_step_is_torchs_own_to_the_bit(digits, bench, training, options):
+    """Of the fused optimizers; clipping, to the bit of :func:`torch.nn.utils.clip_grad_norm_`."""
+    training = replace(training, epochs=1, batch_size=1000, **options)
+    runtime, task = ClientRuntime(digits, bench.build, compiled=False), task_for(bench.build, training)
+    with torch_stream(0, "init"):
+        model = bench.build()
+    made = {"lr": training.lr, "weight_decay": training.weight_decay, "fused": True}
+    if training.optimizer == "sgd":
+        optimizer = torch.optim.SGD(model.parameters(), momentum=training.momentum, nesterov=training.nesterov, **made)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), **made)
+    with one_thread():
+        update = train(runtime, task)
+        rng = stream(task.seed, "train", task.round, CLIENT)
+        for x, y, _ in batches(runtime.client_data(CLIENT), runtime.model.inputs, training, rng):
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            if training.clip_gradients is not None:
+                norm = torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_gradients)
+                assert (norm > training.clip_gradients) == (training.clip_gradients < 1)
+            optimizer.step()
+    assert update.params.values.tobytes() == bench.layout.read(model).values.tobytes()
+
+
+def test_clipping_by_a_norm_that_is_never_reached_changes_nothing(digits, bench, training):
+    plain, free = (stepped(digits, bench.build, replace(training, clip_gradients=most), 3) for most in (None, 1e9))
+    np.testing.assert_array_equal(plain, free)
+
+
+def test_what_a_rule_corrects_is_not_clipped(digits, bench, training):
+    """A client at rest, whose gradient is clipped to nothing, moves by the correction alone."""
+
+    class Pushed(ClientRule):
+        name = "pushed"
+
+        def correction(self, task):
+            return Correction(np.ones(bench.layout.trainable, np.float32))
+
+    training = replace(training, momentum=0.0, weight_decay=0.0, clip_gradients=1e-9, epochs=1, batch_size=1000)
+    runtime = ClientRuntime(digits, bench.build, compiled=False)
+    task = replace(task_for(bench.build, training), rule=Pushed())
+    moved = train(runtime, task).params.values - task.params.values
+    np.testing.assert_allclose(moved, -training.lr, rtol=1e-4)
+
+
 def test_batch_norm_skips_a_batch_of_one(digits, make_bench, training):
     size = len(digits.shards[CLIENT])
     training = replace(training, epochs=1, batch_size=size - 1)
@@ -180,11 +256,11 @@ def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):
     assert not torch.equal(first[y1.argsort(stable=True)], second[y2.argsort(stable=True)])
 
 
-@pytest.mark.parametrize("name", ["digits_mlp", "cnn"])
+@pytest.mark.parametrize(("name", "most"), [("digits_mlp", None), ("cnn", None), ("digits_mlp", 0.5)])
 @pytest.mark.slow
-def test_compiled_training_agrees_with_eager(digits, make_bench, training, name):
+def test_compiled_training_agrees_with_eager(digits, make_bench, training, name, most):
     made = make_bench(name)
-    training = replace(training, epochs=1, lr=0.01)
+    training = replace(training, epochs=1, lr=0.01, clip_gradients=most)
     task = task_for(made.build, training)
     with one_thread():
         eager = train(ClientRuntime(digits, made.build, compiled=False), task)

@@ -10,11 +10,13 @@ from textwrap import dedent
 from typing import Any, ClassVar
 
 import pytest
+import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from entrofed import registry
 from entrofed.client.augment import AUGMENTS
+from entrofed.core.schedule import Schedule
 from entrofed.core.types import Training
 from entrofed.data import PARTITIONS
 from entrofed.data.assignment import assignment
@@ -22,7 +24,7 @@ from entrofed.data.catalog import CATALOG
 from entrofed.data.federation import ASSIGNMENT, BY_ROLE
 from entrofed.errors import ConfigError
 from entrofed.experiment import config
-from entrofed.experiment.build import rules_of
+from entrofed.experiment.build import prepare, rules_of
 from entrofed.experiment.config import PARTITION_KEYS, Experiment, MethodSection, parse, read, to_toml
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -65,8 +67,9 @@ def test_nothing_need_be_said() -> None:
         ({"faults": {"dropot": 0.1}}, "faults.dropot", "dropout"),
         ({"privacy": {"epsilon": 1, "neighbors": "replace"}}, "privacy.neighbors", "neighbours"),
         ({"topology": {"kinds": "ring"}}, "topology.kinds", "kind"),
+        ({"method": {"schedule": {"kind": "step", "evry": 3}}}, "method.schedule.evry", "every"),
         ({"str": 1}, "str", None),
-        ({"engine": {"dict[]": 1}}, "engine.dict[]", None),
+        ({"engine": {"dict[]": 1}}, "engine.dict[]", "device"),
     ],
 )
 def test_unknown_keys_name_the_nearest(table: dict[str, Any], path: str, nearest: str | None) -> None:
@@ -121,12 +124,29 @@ def test_all_problems_at_once() -> None:
         ({"method": {"cohort": "all"}}, "method.cohort = 'all'"),
         ({"method": {"epochs": 0}}, "method.epochs = 0"),
         ({"method": {"batch_size": 0}}, "method.batch_size = 0"),
-        ({"method": {"optimizer": "adamw"}}, "method.optimizer = 'adamw'"),
+        ({"method": {"optimizer": "adamax"}}, "method.optimizer = 'adamax'"),
         ({"method": {"lr": 0}}, "method.lr = 0"),
         ({"method": {"lr": float("nan")}}, "method.lr = nan"),
         ({"method": {"lr_decay": 1.1}}, "method.lr_decay = 1.1"),
         ({"method": {"momentum": 1}}, "method.momentum = 1"),
         ({"method": {"optimizer": "adam", "momentum": 0.9}}, "method.momentum belongs to optimizer 'sgd'"),
+        ({"method": {"optimizer": "adamw", "momentum": 0.9}}, "leave it out with 'adamw'"),
+        ({"method": {"nesterov": True}}, "method.nesterov is a form of momentum; give method.momentum"),
+        ({"method": {"name": "scaffold", "momentum": 0.9, "nesterov": True}}, "leave out method.nesterov"),
+        ({"method": {"name": "fednova", "momentum": 0.9, "nesterov": True}}, "leave out method.nesterov"),
+        ({"method": {"clip_gradients": 0}}, "method.clip_gradients = 0"),
+        ({"method": {"schedule": {"kind": "stp"}}}, "method.schedule.kind = 'stp'"),
+        ({"method": {"schedule": {"kind": "step"}}}, "method.schedule: kind 'step' needs every"),
+        ({"method": {"schedule": {"kind": "step", "every": 0}}}, "method.schedule.every = 0"),
+        ({"method": {"schedule": {"kind": "cosine", "final": 2}}}, "method.schedule.final = 2"),
+        ({"method": {"schedule": {"kind": "cosine", "every": 5}}}, "does not apply to 'cosine'; leave it out"),
+        ({"method": {"schedule": {"kind": "cosine", "warmup": 10}}}, "warmup = 10 must be less than rounds = 10"),
+        (
+            {"method": {"schedule": {"kind": "cosine"}, "lr_decay": 0.9}},
+            "method.lr_decay = 0.9 and method.schedule both",
+        ),
+        ({"method": {"objective": {"name": "cross_entropy", "label_smoothing": 1}}}, "label_smoothing = 1"),
+        ({"method": {"objective": {"name": "cross_entropy", "smoothing": 0.1}}}, "did you mean 'label_smoothing'?"),
         ({"method": {"weight_decay": -1}}, "method.weight_decay = -1"),
         ({"method": {"augment": "flip"}}, "method.augment = 'flip'"),
         ({"method": {"augment": ["flp"]}}, "unknown method.augment 'flp'; did you mean 'flip'?"),
@@ -140,6 +160,15 @@ def test_all_problems_at_once() -> None:
         ({"engine": {"backend": "cloud"}}, "unknown engine.backend 'cloud'"),
         ({"engine": {"workers": 0}}, "engine.workers = 0"),
         ({"engine": {"timeout": 0}}, "engine.timeout = 0"),
+        ({"engine": {"device": "gpu"}}, "engine.device = 'gpu' must be 'cpu', 'cuda', a GPU such as 'cuda:1'"),
+        ({"engine": {"device": "cuda:x"}}, "engine.device = 'cuda:x' must be"),
+        ({"engine": {"precision": "fp16"}}, "choose 'bf16' or 'float32'"),
+        ({"engine": {"precision": "half"}}, "engine.precision = 'half'"),
+        ({"engine": {"device": "cuda", "compile": True}}, "engine.compile = true is made for engine.device = 'cpu'"),
+        (
+            {"engine": {"precision": "bf16", "compile": True}},
+            "is made for engine.precision = 'float32', not for 'bf16'",
+        ),
     ],
 )
 def test_bad_values_are_named(table: dict[str, Any], path: str) -> None:
@@ -251,6 +280,44 @@ def test_hyperparameters_are_checked_when_the_file_is_read() -> None:
     assert "unknown hyperparameter of weigher 'powered'" in said
     assert "did you mean 'power'?" in said
     assert "power = 'much'" in complaint({"method": {"weigher": "powered"}}, "method.weigher.power=much")
+
+
+def test_auto_is_resolved_when_the_file_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse({"engine": {"device": "auto"}}).engine.device in ("cpu", "cuda", "mps")
+    monkeypatch.setattr("entrofed.client.device.devices", lambda: {"cpu": "", "cuda:0": "", "cuda:1": ""})
+    found = parse({"engine": {"device": "auto"}})
+    assert found.engine.device == "cuda"
+    assert 'device = "cuda"' in to_toml(found)
+
+
+def test_of_the_device_its_kind_decides() -> None:
+    one, two, other = (parse({"engine": {"device": name}}).decisive() for name in ("cuda:0", "cuda:1", "cpu"))
+    assert one == two != other
+    assert one["engine"] == {"device": "cuda", "precision": "float32", "compile": False}
+
+
+def test_a_device_that_is_not_here_is_refused_before_anything_is_loaded() -> None:
+    if torch.cuda.device_count() < 99:
+        with pytest.raises(
+            ConfigError, match=r"engine\.device = 'cuda:99': there is none on this machine, which has cpu"
+        ):
+            prepare(parse({"engine": {"device": "cuda:99"}, "data": {"clients": 3}}))
+
+
+SCHEDULES = [
+    ({"kind": "step", "every": 50, "factor": 0.1}, Schedule("step", every=50, factor=0.1)),
+    ({"kind": "cosine", "final": 0.0, "warmup": 3}, Schedule("cosine", final=0.0, warmup=3)),
+    ({"warmup": 3}, Schedule(warmup=3)),
+]
+
+
+@pytest.mark.parametrize(("table", "schedule"), SCHEDULES)
+def test_schedules_are_read_written_and_played_by(table: dict[str, Any], schedule: Schedule) -> None:
+    found = parse({"method": {"schedule": table}})
+    assert found.method.schedule == schedule
+    assert parse(tomllib.loads(to_toml(found))) == found
+    assert rules_of(found, 10).schedule == schedule
+    assert parse({}, ["method.schedule.warmup=3"]).method.schedule == Schedule(warmup=3)
 
 
 @pytest.mark.parametrize(
@@ -368,6 +435,7 @@ method_tables = st.fixed_dictionaries(
         "lr_decay": positive(1),
         "momentum": st.floats(0, 1, exclude_max=True),
         "weight_decay": st.floats(0, allow_infinity=False),
+        "clip_gradients": positive(),
         "persist_optimizer": st.booleans(),
         "augment": st.lists(st.sampled_from(sorted(AUGMENTS)), max_size=4),
         "quorum": st.integers(1, 9),
@@ -399,6 +467,10 @@ experiments = st.fixed_dictionaries(
                 "compile": st.booleans(),
                 "timeout": positive(),
             },
+        )
+        | st.fixed_dictionaries(
+            {"device": st.sampled_from(["cpu", "cuda", "cuda:1", "mps"])},
+            optional={"precision": st.sampled_from(["float32", "bf16"])},
         ),
     },
 )

@@ -243,6 +243,18 @@ def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path):
     assert run(experiment(rounds=3), folder, resume=True)["rounds"] == 3
 
 
+def test_what_a_resumed_run_may_not_change(tmp_path):
+    """A cosine needs to know its end; a schedule that is left out was not noticed."""
+    folder, method = RunFolder(tmp_path), {"cohort": 4, "schedule": {"kind": "cosine"}}
+    run(experiment(rounds=2, method=method), folder)
+    with pytest.raises(ConfigError, match=r"changed: rounds\."):
+        run(experiment(rounds=3, method=method), folder, resume=True)
+    with pytest.raises(ConfigError, match=r"changed: method.schedule.kind"):
+        run(experiment(rounds=2, method={"cohort": 4}), folder, resume=True)
+    with pytest.raises(ConfigError, match=r"changed: engine.precision"):
+        run(experiment(rounds=2, method=method, engine={"precision": "bf16"}), folder, resume=True)
+
+
 def test_two_processes_do_not_run_in_one_folder(tmp_path):
     folder = RunFolder(tmp_path)
     with folder.claimed(), pytest.raises(ConfigError, match="another process"):

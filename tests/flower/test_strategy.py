@@ -281,6 +281,19 @@ def test_a_finished_run_is_not_played_again(tmp_path):
     assert len(federation.grid.log) == before
 
 
+def test_a_folder_of_an_earlier_version_is_known_again(tmp_path):
+    """It knows nothing of options that came later."""
+    _, unbroken = start(Federation.of(iris()), rounds=2)
+    start(Federation.of(iris()), folder=tmp_path, rounds=1)
+    path = tmp_path / "strategy.json"
+    kept = json.loads(path.read_text())
+    for option in ("nesterov", "schedule", "clip_gradients"):
+        del kept["method"][option]
+    path.write_text(json.dumps(kept))
+    _, resumed = start(Federation.of(iris()), folder=tmp_path, rounds=2)
+    assert bits(resumed.arrays) == bits(unbroken.arrays)
+
+
 @pytest.mark.parametrize(("option", "value"), [("seed", 1), ("lr", 0.2), ("method", "fedprox"), ("classes", 4)])
 def test_another_run_in_the_same_folder_is_refused(option, value, tmp_path):
     start(Federation.of(iris()), folder=tmp_path, rounds=1)

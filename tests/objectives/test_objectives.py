@@ -22,6 +22,7 @@ from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.restricted_softmax import RestrictedSoftmax
+from entrofed.registry import build as build_part
 
 IDENTITY = torch.nn.Identity()
 
@@ -183,6 +184,55 @@ def test_a_proximal_term_goes_around_any_objective():
     assert part.pull == 0.01
 
 
+def test_smoothing_and_weights_are_torchs():
+    logits, labels = torch.tensor([[2.0, 1.0, 0.5], [0.1, 3.0, -1.0]]), torch.tensor([0, 2])
+    weights = torch.tensor([0.5, 1.0, 4.0])
+    expected = torch.nn.functional.cross_entropy(logits, labels, weights, label_smoothing=0.1)
+    assert torch.equal(CrossEntropy(0.1, (0.5, 1, 4)).loss(IDENTITY, logits, labels, {"weights": weights}), expected)
+
+
+def test_smoothing_by_hand():
+    """0.9 of the label itself, and 0.1 spread over two classes."""
+    p = np.exp([1.0, 0.0]) / np.exp([1.0, 0.0]).sum()
+    expected = -0.9 * np.log(p[0]) - 0.05 * np.log(p).sum()
+    assert loss(CrossEntropy(0.1), [1, 0], 0) == pytest.approx(expected, rel=1e-9)
+
+
+def test_balanced_weights_come_from_the_labels_that_a_client_trains_on():
+    assert begun(CrossEntropy(class_weights="balanced"), [6, 3, 1, 0])["weights"] == pytest.approx(
+        [5 / 9, 10 / 9, 10 / 3, 0]
+    )
+    limited = begun(CrossEntropy(class_weights="balanced"), [6, 3, 1], limits=np.array([2, 2, 0]))["weights"]
+    assert limited == [1, 1, 0]
+    assert begun(CrossEntropy(class_weights=(1.0, 2.0, 3.0)), [6, 3, 1])["weights"] == [1, 2, 3]
+    assert begun(CrossEntropy(label_smoothing=0.3), [6, 3, 1]) == {}
+
+
+def test_equal_weights_change_nothing_but_rounding_and_unequal_ones_do():
+    runtime = labelled_runtime([9, 4, 3])
+    start = runtime.model.dump()
+    parts = (CrossEntropy(), CrossEntropy(class_weights=(2.0, 2.0, 2.0)), CrossEntropy(class_weights="balanced"))
+    plain, equal, other = (trained(runtime, start, part, replace(TRAINING, batch_size=8)) for part in parts)
+    np.testing.assert_allclose(equal.params.values, plain.params.values, rtol=1e-4, atol=1e-6)
+    assert np.abs(other.params.values - plain.params.values).max() > 1e-3
+
+
+def test_only_the_plain_loss_is_what_any_client_minimizes():
+    assert CrossEntropy().plain
+    assert not CrossEntropy(label_smoothing=0.1).plain
+    assert not CrossEntropy(class_weights="balanced").plain
+
+
+def test_every_class_has_a_weight():
+    weights = {"name": "cross_entropy", "class_weights": [1, 2, 3]}
+    words = "class_weights has 3 values, and the data has 10 classes; give one for each"
+    for spec in (weights, {"name": "proximal", "objective": weights}):
+        with pytest.raises(ConfigError, match=words):
+            prepare(parse({"method": {"objective": spec}, "data": {"clients": 3}}))
+    nested = MethodSection(objective=weights).recipe.objective
+    assert nested == CrossEntropy(class_weights=(1.0, 2.0, 3.0))
+
+
 def test_moon_wants_a_representation():
     with pytest.raises(ConfigError, match="compares representations, and Identity has no method 'represent'"):
         Contrastive().check(IDENTITY)
@@ -197,6 +247,10 @@ def test_moon_wants_a_representation():
         (lambda: Contrastive(temperature=0.0), "temperature = 0.0"),
         (lambda: RestrictedSoftmax(alpha=1.1), "alpha = 1.1"),
         (lambda: Calibrated(tau=float("inf")), "tau = inf"),
+        (lambda: CrossEntropy(1.0), "label_smoothing = 1.0 must be at least 0 and below 1"),
+        (lambda: CrossEntropy(class_weights=(1.0, 0.0)), "must be above 0"),
+        (lambda: CrossEntropy(class_weights=()), "must be above 0"),
+        (lambda: build_part("objective", {"name": "cross_entropy", "class_weights": "even"}), "class_weights"),
     ],
 )
 def test_bad_options(make, words):

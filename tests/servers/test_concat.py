@@ -104,6 +104,25 @@ def test_a_whole_run(tmp_path):
     assert records[-1].test.accuracy > 0.8
 
 
+def test_the_second_phase_begins_with_the_whole_learning_rate(tmp_path):
+    """It began with what the first phase had left: after 480 rounds at 0.98, with 6e-5 of it."""
+    run(experiment(lr_decay=0.5), RunFolder(tmp_path / "decay"))
+    found = [record.lr for record in RunFolder(tmp_path / "decay").records()]
+    assert found == pytest.approx([0.1, 0.05, 0.025] * 2)
+    chosen = experiment(schedule={"kind": "cosine", "warmup": 1}).model_copy(update={"rounds": 7})
+    run(chosen, RunFolder(tmp_path / "cosine"))
+    found = [record.lr for record in RunFolder(tmp_path / "cosine").records()]
+    assert found == pytest.approx([0.01, 0.1, 0.05, 0.01, 0.1, 0.075, 0.025])
+
+
+def test_the_phase_counts_what_was_aggregated():
+    rule = Concat(clusters=2, encoder_rounds=3)
+    state = {"clusters": np.array([0, 1]), "played": np.array(3)}
+    assert rule.phase_round(5, 10, {**state, "played": np.array(2)}) == (5, 3)  # two rounds were skipped
+    assert rule.phase_round(6, 10, state) == (0, 7)
+    assert rule.phase_round(8, 10, {**state, "played": np.array(5)}) == (2, 7)
+
+
 def test_frozen_encoders_do_not_change(setup):
     model = setup.build()
     x = torch.rand(5, 1, 8, 8)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.client.device import Precision, place
 from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Layout, Params
 from entrofed.core.round import Pooled
@@ -29,10 +30,16 @@ class Workload:
     build: Callable[[], torch.nn.Module]
     layout: Layout
     compiled: bool = False
+    device: str = "cpu"
+    """As ``engine.device`` names it; each worker finds its own."""
+    precision: Precision = "float32"
 
-    def runtime(self) -> ClientRuntime:
-        """Where tasks are done."""
-        return ClientRuntime(self.federation, self.build, compiled=self.compiled)
+    def runtime(self, worker: int = 0) -> ClientRuntime:
+        """Where tasks are done; ``worker`` is the number of who does them."""
+        device = place(self.device, worker)
+        return ClientRuntime(
+            self.federation, self.build, compiled=self.compiled, device=device, precision=self.precision
+        )
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
 from entrofed.backends.sending import Outbox, forget, keep, packed, unpacked
 from entrofed.backends.shared import Handle, SharedArrays, SharedBlock, Spec, placed
+from entrofed.client.device import Precision
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.work import attempt, failure_of
 from entrofed.core.params import Layout, Params
@@ -58,7 +59,7 @@ class ProcessBackend(Backend):
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
         self._timeout = timeout
-        self._workers = [_Worker() for _ in range(workers)]
+        self._workers = [_Worker(number) for number in range(workers)]
         self._data: SharedArrays | None = None
 
     def open(self, workload: Workload) -> None:
@@ -78,6 +79,8 @@ class ProcessBackend(Backend):
             layout=workload.layout,
             compiled=workload.compiled,
             path=tuple(sys.path),
+            device=workload.device,
+            precision=workload.precision,
         )
         outbox = Outbox()
         for worker in self._workers:
@@ -176,12 +179,15 @@ class _Setting:
     compiled: bool
     path: tuple[str, ...]
     """Where modules are looked for."""
+    device: str
+    precision: Precision
+    worker: int = 0
 
     def workload(self, arrays: list[NDArray[Any]]) -> Workload:
         """The workload, once the arrays are at hand."""
         data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
-        build = unpacked(self.build)
-        return Workload(Federation(data=data, **self.federation), build, self.layout, self.compiled)
+        federation, build = Federation(data=data, **self.federation), unpacked(self.build)
+        return Workload(federation, build, self.layout, self.compiled, self.device, self.precision)
 
 
 _Parcel = tuple[Any, str, tuple[Spec, ...], tuple[bool, ...]]
@@ -241,7 +247,8 @@ class _Worker:
     for what goes out by turns, so that one can be read while the worker goes on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self._number = number
         self._setting: _Setting | None = None
         self._inbox, self._packer = SharedBlock(size=SPARE), _Packer()
         self._outboxes, self._turn = [SharedBlock(size=SPARE), SharedBlock(size=SPARE)], 0
@@ -264,9 +271,9 @@ class _Worker:
 
     def open(self, setting: _Setting, outbox: Outbox) -> None:
         """Set up an experiment; the own objects of its tasks go to the ``outbox``."""
-        self._setting, self._outbox, self._has = setting, outbox, 0
+        self._setting, self._outbox, self._has = replace(setting, worker=self._number), outbox, 0
         self._packer.forget()
-        self._send(setting)
+        self._send(self._setting)
 
     def give(self, tasks: tuple[Task, ...]) -> None:
         """Start on tasks."""
@@ -399,7 +406,7 @@ class _Desk:
         self._failure, self._runtime = None, None
         sys.path[:] = message.path
         self._data = SharedArrays.attach(message.arrays)
-        self._runtime = message.workload(self._data.arrays).runtime()
+        self._runtime = message.workload(self._data.arrays).runtime(message.worker)
 
 
 def _work(connection: Connection) -> None:

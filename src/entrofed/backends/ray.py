@@ -81,8 +81,8 @@ class _Actor:
         warnings.filterwarnings("ignore", message=".*not writable.*")  # what comes from the object store is only read
         self._runtime: ClientRuntime | None = None
 
-    def open(self, workload: Workload) -> None:
-        self._runtime, self._layout = workload.runtime(), workload.layout
+    def open(self, workload: Workload, worker: int) -> None:
+        self._runtime, self._layout = workload.runtime(worker), workload.layout
 
     def run(self, content: Any, *leaves: Any) -> tuple[Any, Any]:
         """What came of a task, and apart from it the model, if there is one, with what is known of it."""
@@ -122,18 +122,18 @@ class RayBackend(Backend):
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
         self._class = self._ray.remote(_Actor)
         self._workload: Any = None
-        self._actors = [self._new(num_cpus=1) for _ in range(workers)]
+        self._actors = [self._new(place, num_cpus=1) for place in range(workers)]
 
-    def _new(self, num_cpus: int) -> Any:
+    def _new(self, place: int, num_cpus: int) -> Any:
         actor = self._class.options(num_cpus=num_cpus, scheduling_strategy="SPREAD").remote()
         if self._workload is not None:
-            actor.open.remote(self._workload)
+            actor.open.remote(self._workload, place)
         return actor
 
     def open(self, workload: Workload) -> None:
         """Put the data into the object store, and set up every actor."""
         self._workload = self._ray.put(workload)
-        self._ray.get([actor.open.remote(self._workload) for actor in self._actors])
+        self._ray.get([actor.open.remote(self._workload, place) for place, actor in enumerate(self._actors)])
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Do the tasks, longest first, on whichever actor is free."""
@@ -200,7 +200,7 @@ class RayBackend(Backend):
     def _replace(self, place: int) -> None:
         log.warning("an actor was lost; another takes its place")
         self._ray.kill(self._actors[place])
-        self._actors[place] = self._new(num_cpus=0)  # wherever there is room, and where there is none
+        self._actors[place] = self._new(place, num_cpus=0)  # wherever there is room, and where there is none
 
     def close(self) -> None:
         """End the actors; and Ray, if it was started here."""

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from entrofed.backends.shared import SharedArrays
+from entrofed.client.device import devices
 from entrofed.data.catalog import CATALOG, data_directory
 from entrofed.experiment.build import compiler
 from entrofed.experiment.run_folder import environment
@@ -29,6 +30,10 @@ def _workers(_: Path) -> str:
     shared = SharedArrays.create([np.zeros(1 << 20, np.uint8)])
     shared.close()
     return f"{os.cpu_count()} cores, shared memory works"
+
+
+def _devices(_: Path) -> str:
+    return "; ".join(f"{name} ({words})" for name, words in devices().items())
 
 
 def _storage(_: Path) -> str:
@@ -65,6 +70,7 @@ def _data(root: Path) -> str:
 CHECKS: dict[str, Callable[[Path], str]] = {
     "versions": _versions,
     "workers": _workers,
+    "devices": _devices,
     "storage": _storage,
     "compiler": _compiler,
     "extras": _extras,

@@ -27,10 +27,15 @@ _YIQ = np.array([LUMA, [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
 
 def _change(x: torch.Tensor, which: NDArray[np.bool_], change: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """A copy of the images with some of them changed."""
-    chosen = torch.from_numpy(which.nonzero()[0])
+    chosen = torch.from_numpy(which.nonzero()[0]).to(x.device)
     changed = x.clone()
     changed[chosen] = change(x[chosen])
     return changed
+
+
+def _tensor(values: NDArray[np.float64], x: torch.Tensor) -> torch.Tensor:
+    """Values as float32, where the images are."""
+    return torch.from_numpy(values.astype(np.float32)).to(x.device)
 
 
 def flip(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
@@ -42,10 +47,11 @@ def crop(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     """Shift each image by -4..4 pixels in both directions; what comes in from outside is 0."""
     n, height, width, _ = x.shape
     padded = torch.nn.functional.pad(x, (0, 0, BORDER, BORDER, BORDER, BORDER))
-    offset = torch.from_numpy(rng.integers(0, 2 * BORDER + 1, size=(2, n)))
-    rows = (offset[0][:, None] + torch.arange(height))[:, :, None]
-    columns = (offset[1][:, None] + torch.arange(width))[:, None, :]
-    return padded[torch.arange(n)[:, None, None], rows, columns]
+    offset = torch.from_numpy(rng.integers(0, 2 * BORDER + 1, size=(2, n))).to(x.device)
+    samples, down, right = (torch.arange(length, device=x.device) for length in (n, height, width))
+    rows = (offset[0][:, None] + down)[:, :, None]
+    columns = (offset[1][:, None] + right)[:, None, :]
+    return padded[samples[:, None, None], rows, columns]
 
 
 def _blend(share: NDArray[np.float64], matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -65,11 +71,10 @@ def jitter(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     turn[:, 1, 2], turn[:, 2, 1] = -np.sin(angle), np.sin(angle)
     hue = np.linalg.inv(_YIQ) @ turn @ _YIQ
     colour = hue @ _blend(saturation, np.tile(LUMA, (3, 1))) * brightness[:, None, None]
-    matrix = torch.from_numpy((colour * contrast[:, None, None]).astype(np.float32)).transpose(1, 2)
-    mean_luma = x.mean(dim=(1, 2)) @ torch.from_numpy(LUMA.astype(np.float32))
-    level = mean_luma * torch.from_numpy(((1 - contrast) * brightness).astype(np.float32))
+    matrix = _tensor(colour * contrast[:, None, None], x).transpose(1, 2)
+    level = (x.mean(dim=(1, 2)) @ _tensor(LUMA, x)) * _tensor((1 - contrast) * brightness, x)
     together = TOGETHER if x[0].numel() % (3 * TOGETHER) == 0 else 1
-    blocks = torch.zeros(n, together, 3, together, 3)
+    blocks = x.new_zeros(n, together, 3, together, 3)
     for i in range(together):
         blocks[:, i, :, i] = matrix
     width = 3 * together
@@ -79,7 +84,7 @@ def jitter(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
 
 def gray(x: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
     """Take the colour out of an image with probability 0.1."""
-    luma = torch.from_numpy(LUMA.astype(np.float32))
+    luma = _tensor(LUMA, x)
     return _change(x, rng.random(len(x)) < GRAY_SHARE, lambda chosen: (chosen @ luma)[..., None])
 
 

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch.autograd.variable import Variable
 
+from entrofed.client.device import Precision
 from entrofed.core.params import Floats, Layout, Params
 from entrofed.core.parts import Given, ModelRuntime, Objective
-from entrofed.core.seeds import torch_stream
+from entrofed.core.seeds import CPU, no_trace, torch_stream
 from entrofed.core.types import ClientData
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ Tensors = list[torch.Tensor]
 EVALUATION_BATCH = 250
 """Samples that a model evaluates at a time."""
 
-_ONE = torch.ones(())
 _backward = Variable._execution_engine.run_backward
 
 
@@ -40,6 +40,11 @@ class Inputs:
     ) -> None:
         self._kind = kind
         self._shift, self._scale = (self._whole(values, image) for values in (shift, scale))
+
+    def move(self, device: torch.device) -> None:
+        """Standardize there from now on."""
+        if self._shift is not None and self._scale is not None:
+            self._shift, self._scale = self._shift.to(device), self._scale.to(device)
 
     def _whole(self, values: Floats | None, image: tuple[int, ...]) -> torch.Tensor | None:
         """A number per channel as one for every value of an image, which is six times as fast to subtract."""
@@ -61,11 +66,18 @@ class LocalModel(ModelRuntime):
     """A model that can be filled with a state, trained and read out again."""
 
     def __init__(
-        self, build: Callable[[], torch.nn.Module], inputs: Inputs | None = None, *, compiled: bool = False
+        self,
+        build: Callable[[], torch.nn.Module],
+        inputs: Inputs | None = None,
+        *,
+        compiled: bool = False,
+        device: torch.device = CPU,
+        precision: Precision = "float32",
     ) -> None:
-        self._build, self._compiled = build, compiled
+        self._build, self._compiled, self.device, self._precision = build, compiled, device, precision
         self._tensors: dict[torch.nn.Module, dict[str, torch.Tensor]] = {}
         self.inputs = inputs or Inputs()
+        self.inputs.move(device)
         self.module = self._new()
         self.layout = Layout.of(self.module)
         self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
@@ -74,7 +86,8 @@ class LocalModel(ModelRuntime):
 
     def _new(self) -> torch.nn.Module:
         with torch_stream(0, "model"):
-            return self._build().to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+            model = self._build()
+        return model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def load(self, params: Params) -> None:
         """Fill the model with a state."""
@@ -88,7 +101,7 @@ class LocalModel(ModelRuntime):
     def dump(self) -> Params:
         """A copy of the model's state."""
         tensors = self._tensors_of(self.module)
-        return self.layout.join({e.name: tensors[e.name].numpy() for e in self.layout.entries})
+        return self.layout.join({e.name: tensors[e.name].cpu().numpy() for e in self.layout.entries})
 
     def _tensors_of(self, model: torch.nn.Module) -> dict[str, torch.Tensor]:
         """By name; looked up once, because they only ever change in place."""
@@ -105,18 +118,21 @@ class LocalModel(ModelRuntime):
         return self._frozen[role]
 
     def predictions(self, data: ClientData) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Logits and labels, batch by batch, in evaluation mode and without gradients."""
+        """Logits and labels, batch by batch and on the CPU, in evaluation mode and without gradients."""
         self.module.eval()
-        for x, y in zip(torch.split(data.x, EVALUATION_BATCH), torch.split(data.y, EVALUATION_BATCH), strict=True):
+        samples = torch.split(data.x.to(self.device), EVALUATION_BATCH)
+        for x, y in zip(samples, torch.split(data.y, EVALUATION_BATCH), strict=True):
             with torch.inference_mode():
                 logits = self.module(self.inputs.for_model(self.inputs.standardize(x)))
-            yield logits, y
+            yield logits if self.device.type == "cpu" else logits.cpu(), y
 
     def gradients(self, objective: Objective, x: torch.Tensor, y: torch.Tensor, given: Given) -> "Gradients":
         """How an objective is differentiated; ``x``, ``y`` and ``given`` are any batch."""
         key = objective, frozenset(given)
         if key not in self._gradients:
-            self._gradients[key] = Gradients(self.module, self.layout, objective, x, y, given, compiled=self._compiled)
+            self._gradients[key] = Gradients(
+                self.module, self.layout, objective, x, y, given, compiled=self._compiled, precision=self._precision
+            )
         return self._gradients[key]
 
 
@@ -133,12 +149,16 @@ class Gradients:
         given: Given,
         *,
         compiled: bool,
+        precision: Precision = "float32",
     ) -> None:
-        self._model, self._objective = model, objective
+        self._model, self._objective, self._loss = model, objective, objective.loss
+        if precision == "bf16":
+            self._loss = torch.autocast(x.device.type, torch.bfloat16)(objective.loss)
+        self._one = torch.ones((), device=x.device)
         named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
         model.eval()  # a trial run, to see which parameters matter; it must leave no trace
-        with torch.random.fork_rng(devices=[]):
-            loss = objective.loss(model, x, y, given).sum()
+        with no_trace(x.device):
+            loss = self._loss(model, x, y, given).sum()
             trial = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
@@ -162,12 +182,12 @@ class Gradients:
 
                 self._compiled[x.shape] = compile_gradients(self._model, self._objective, self._used, x, y, given)
             return self._compiled[x.shape](x, y, given)
-        loss = self._objective.loss(self._model, x, y, given)
+        loss = self._loss(self._model, x, y, given)
         return loss.detach(), self._differentiate(loss.sum() if loss.ndim else loss)
 
     def _differentiate(self, loss: torch.Tensor) -> Tensors:
         """What :func:`torch.autograd.grad` returns; its checks take 5 % of a small network's step."""
-        return list(_backward((loss,), (_ONE,), False, False, self._inputs, False, accumulate_grad=False))
+        return list(_backward((loss,), (self._one,), False, False, self._inputs, False, accumulate_grad=False))
 
     def tensors(self, flat: Floats) -> Tensors:
         """What a vector of all trainable parameters holds for ``parameters``, in their memory format."""
@@ -180,5 +200,5 @@ class Gradients:
         """The inverse of :meth:`tensors`, with zeros for parameters that do not matter."""
         flat = np.zeros(self._length, np.float32)
         for tensor, place in zip(tensors, self._places, strict=True):
-            flat[place] = tensor.reshape(-1).numpy()
+            flat[place] = tensor.reshape(-1).cpu().numpy()
         return flat

@@ -1,6 +1,7 @@
 """The optimizers of local training, and what else moves parameters."""
 
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +13,10 @@ from entrofed.core.types import PartState, Training
 
 
 class SGD:
-    """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass per parameter."""
+    """``g += decay * w;  m = momentum * m + g;  w -= lr * m``, one fused pass per parameter.
+
+    ``nesterov``: ``w -= lr * (g + momentum * m)``.
+    """
 
     def __init__(self, gradients: Gradients, training: Training, client_state: PartState) -> None:
         self.gradients, self.velocity = gradients, _restore(client_state, "velocity", gradients)
@@ -22,7 +26,7 @@ class SGD:
             momentum=training.momentum,
             lr=training.lr,
             dampening=0.0,
-            nesterov=False,
+            nesterov=training.nesterov,
             maximize=False,
             is_first_step=False,
         )
@@ -44,12 +48,14 @@ class SGD:
 class Adam:
     """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay)."""
 
+    decoupled: ClassVar[bool] = False
+
     def __init__(self, gradients: Gradients, training: Training, client_state: PartState) -> None:
         self.gradients, self.training = gradients, training
         self.mean = _restore(client_state, "mean", gradients)
         self.square = _restore(client_state, "square", gradients)
         taken = float(client_state.get("steps", np.zeros(())))
-        self.steps = [torch.tensor(taken) for _ in gradients.parameters]
+        self.steps = [torch.tensor(taken, device=parameter.device) for parameter in gradients.parameters]
 
     def step(self, slopes: Tensors) -> None:
         """Change the parameters by their gradients."""
@@ -61,6 +67,7 @@ class Adam:
             [],
             self.steps,
             fused=True,
+            decoupled_weight_decay=self.decoupled,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
@@ -73,10 +80,16 @@ class Adam:
     def client_state(self) -> PartState:
         """What the next participation starts from, if the optimizer persists."""
         flat = self.gradients.flat
-        return {"mean": flat(self.mean), "square": flat(self.square), "steps": self.steps[0].numpy()}
+        return {"mean": flat(self.mean), "square": flat(self.square), "steps": self.steps[0].cpu().numpy()}
 
 
-OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
+class AdamW(Adam):
+    """Adam whose weight decay, ``w -= lr * decay * w``, stays out of the moments (Loshchilov and Hutter, ICLR 2019)."""
+
+    decoupled: ClassVar[bool] = True
+
+
+OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
 
 
 def _restore(client_state: PartState, name: str, gradients: Gradients) -> Tensors:
@@ -85,11 +98,28 @@ def _restore(client_state: PartState, name: str, gradients: Gradients) -> Tensor
     return [torch.zeros_like(parameter) for parameter in gradients.parameters]
 
 
-class Steering:
-    """What moves parameters besides the gradient of the loss: ``pull * (w - w_start)``, and a rule's correction."""
+def clip(slopes: Tensors, most: float) -> None:
+    """Scale gradients, in place, to the norm ``most`` over all of them together, if it is larger.
 
-    def __init__(self, gradients: Gradients, pull: float, correction: Correction | None, lr: float) -> None:
-        self._parameters, self._pull, self._lr = gradients.parameters, pull, lr
+    What :func:`torch.nn.utils.clip_grad_norm_` does with the gradients that parameters hold.
+
+    >>> slopes = [torch.tensor([3.0]), torch.tensor([4.0])]
+    >>> clip(slopes, 1.0)
+    >>> [round(float(slope), 4) for slope in slopes]
+    [0.6, 0.8]
+    """
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))
+    torch._foreach_mul_(slopes, torch.clamp(most / (norm + 1e-6), max=1.0))
+
+
+class Steering:
+    """What changes a gradient before the optimizer gets it, in this order: ``pull * (w - w_start)``, clipping, and a
+    server rule's correction, which is not clipped.
+    """
+
+    def __init__(self, gradients: Gradients, pull: float, correction: Correction | None, training: Training) -> None:
+        self._parameters, self._pull, self._lr = gradients.parameters, pull, training.lr
+        self._most = training.clip_gradients
         self._start = [parameter.clone() for parameter in gradients.parameters] if pull else []
         self._correction = gradients.tensors(correction.values) if correction is not None else []
         self._outside = correction is not None and correction.outside
@@ -98,6 +128,8 @@ class Steering:
         """Change the gradients in place."""
         if self._start:
             torch._foreach_add_(slopes, torch._foreach_sub(self._parameters, self._start), alpha=self._pull)
+        if self._most is not None:
+            clip(slopes, self._most)
         if self._correction and not self._outside:
             torch._foreach_add_(slopes, self._correction)
 

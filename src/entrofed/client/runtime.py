@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.client.device import Precision
 from entrofed.client.model import Inputs, LocalModel
+from entrofed.core.seeds import CPU
 from entrofed.core.types import ClientData
 from entrofed.data.federation import Federation
 
@@ -18,20 +20,31 @@ from entrofed.data.federation import Federation
 class ClientRuntime:
     """The samples that are here, and the model that works on them."""
 
-    def __init__(self, federation: Federation, build: Callable[[], torch.nn.Module], *, compiled: bool) -> None:
+    def __init__(
+        self,
+        federation: Federation,
+        build: Callable[[], torch.nn.Module],
+        *,
+        compiled: bool,
+        device: torch.device = CPU,
+        precision: Precision = "float32",
+    ) -> None:
         self._federation = federation
         data = federation.data
         inputs = Inputs(data.kind, federation.shift, federation.scale, data.train_x.shape[2:])
-        self.model = LocalModel(build, inputs, compiled=compiled)
+        self.model = LocalModel(build, inputs, compiled=compiled, device=device, precision=precision)
 
     def client_data(self, client: int) -> ClientData:
         """What a client sees."""
         return self.samples("train", self._federation.shards[client])
 
     def samples(self, part: str, rows: NDArray[np.int64]) -> ClientData:
-        """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens."""
+        """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens.
+
+        Samples move to the device here, as they are stored (images as bytes), and labels stay.
+        """
         data = self._federation.data
-        x = torch.from_numpy(getattr(data, f"{part}_x")[rows])
+        x = torch.from_numpy(getattr(data, f"{part}_x")[rows]).to(self.model.device)
         y = torch.from_numpy(getattr(data, f"{part}_y")[rows])
         if data.kind == "image":
             x = x.permute(0, 2, 3, 1).contiguous().float().div_(data.full_scale)

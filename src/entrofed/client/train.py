@@ -24,9 +24,9 @@ def batches(
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
     """The batches of all epochs, ready for the model, with the number of their epoch."""
     changes = [AUGMENTS[name] for name in training.augment]
-    x, y = data.x if changes else inputs.standardize(data.x), data.y
+    x, y = data.x if changes else inputs.standardize(data.x), data.y.to(data.x.device)
     for epoch in range(training.epochs):
-        order = torch.from_numpy(rng.permutation(len(y)))
+        order = torch.from_numpy(rng.permutation(len(y))).to(x.device)
         for start in range(0, len(y), training.batch_size):
             chosen = order[start : start + training.batch_size]
             batch = x.index_select(0, chosen)
@@ -43,6 +43,8 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     training, objective, rule = task.training, task.objective, task.rule
     if task.limits is not None:
         data = data.at_most(task.limits, stream(task.seed, "limit", task.client))
+    if data.x.device != model.device:
+        data = replace(data, x=data.x.to(model.device))
     model.load(task.params)
     model.module.train()
     losses: list[torch.Tensor] = []
@@ -52,7 +54,7 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     given_for = objective.begin(task, data, model)
     correction, most = (None, None) if rule is None else (rule.correction(task), rule.max_steps(task))
     optimizer: SGD | Adam | None = None
-    with torch_stream(task.seed, "layers", task.round, task.client):
+    with torch_stream(task.seed, "layers", task.round, task.client, device=model.device):
         for x, y, epoch in batches(data, model.inputs, training, rng):
             size = y.shape[0]
             if size == 1 and model.has_batch_norm:
@@ -61,7 +63,7 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
             gradients = model.gradients(objective, x, y, given)
             if optimizer is None:
                 optimizer = OPTIMIZERS[training.optimizer](gradients, training, task.client_state)
-                steering = Steering(gradients, objective.pull, correction, training.lr)
+                steering = Steering(gradients, objective.pull, correction, training)
             loss, slopes = gradients(x, y, given, whole=size == training.batch_size)
             steering.before_step(slopes)
             optimizer.step(slopes)
@@ -95,7 +97,7 @@ def _mean_losses(
     """The terms of the loss over all passes, their sum, and the sum over the last epoch; zeros without any batch."""
     if not losses:
         return [], 0.0, 0.0
-    batches = torch.stack(losses).double().numpy().reshape(len(losses), -1) * np.array(sizes)[:, None]
+    batches = torch.stack(losses).cpu().double().numpy().reshape(len(losses), -1) * np.array(sizes)[:, None]
     total, last = batches.sum(axis=1), np.array(epochs) == epochs[-1]
     terms = batches.sum(axis=0) / (n * passes)
     return terms.tolist(), float(total.sum() / (n * passes)), float(total[last].sum() / min(n, n * passes))

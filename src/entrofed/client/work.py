@@ -84,8 +84,8 @@ def _gradient(task: GradientTask, runtime: ClientRuntime) -> NDArray[np.float64]
     model, inputs = runtime.model, runtime.model.inputs
     model.load(task.params)
     data = runtime.samples("train", task.rows)
-    total = np.zeros(model.layout.trainable)
-    for x, y in zip(torch.split(data.x, EVALUATION_BATCH), torch.split(data.y, EVALUATION_BATCH), strict=True):
+    labels, total = data.y.to(model.device), np.zeros(model.layout.trainable)
+    for x, y in zip(torch.split(data.x, EVALUATION_BATCH), torch.split(labels, EVALUATION_BATCH), strict=True):
         x = inputs.for_model(inputs.standardize(x))
         gradients = model.gradients(CrossEntropy(), x, y, {})
         model.module.eval()

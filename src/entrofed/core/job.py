@@ -12,8 +12,9 @@ from entrofed.core.faults import Faults
 from entrofed.core.graphs import closed_neighbourhoods, live_edges
 from entrofed.core.params import Layout, Params
 from entrofed.core.parts import Method
+from entrofed.core.schedule import Schedule
 from entrofed.core.seeds import stream
-from entrofed.core.types import ClientTable, Predict, Training
+from entrofed.core.types import ClientTable, Predict, State, Training
 from entrofed.errors import EntrofedError
 from entrofed.info.prediction import Predictions
 
@@ -28,6 +29,8 @@ class Rules:
     cohort: int
     training: Training
     lr_decay: float = 1.0
+    """The rate of round t is ``lr * lr_decay^t``, where there is no schedule."""
+    schedule: Schedule | None = None
     quorum: int = 1
     nonfinite: NonFinite = "drop"
     evaluate_every: int = 1
@@ -42,9 +45,11 @@ class Rules:
         """Whether the model is evaluated once so many rounds are played."""
         return played % self.evaluate_every == 0 or played > self.rounds - self.evaluate_last
 
-    def training_in(self, number: int) -> Training:
-        """How clients train in a round."""
-        return replace(self.training, lr=self.training.lr * self.lr_decay**number)
+    def training_in(self, number: int, rounds: int | None = None) -> Training:
+        """How clients train in a round: the ``number``-th, from 0 on, of so many (of all, unless told)."""
+        rounds = self.rounds if rounds is None else rounds
+        factor = self.lr_decay**number if self.schedule is None else self.schedule.share(number, rounds)
+        return replace(self.training, lr=self.training.lr * factor)
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,13 @@ class Job:
     """The peer whose view this is."""
     own_labels: NDArray[np.int64] | None = None
     """The labels that this peer has."""
+
+    def training_in(self, state: State) -> Training:
+        """How clients train in the round after ``state``; peers, each in a state of its own, know no phases."""
+        number, rounds = state.round, self.rules.rounds
+        if self.network is None:
+            number, rounds = self.method.server.phase_round(number, rounds, state.server)
+        return self.rules.training_in(number, rounds)
 
     def at(self, node: int, hood: NDArray[np.int64]) -> "Job":
         """What one peer knows: its closed neighbourhood, numbered from 0."""

@@ -46,6 +46,8 @@ class ModelRuntime(Protocol):
 
     layout: Layout
     module: torch.nn.Module
+    device: torch.device
+    """Where it computes; what an objective makes for its loss must lie there."""
 
     def load(self, params: Params) -> None:
         """Fill the model with a state."""
@@ -56,7 +58,7 @@ class ModelRuntime(Protocol):
         ...
 
     def predictions(self, data: ClientData) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Logits and labels, batch by batch, in evaluation mode and without gradients."""
+        """Logits and labels, batch by batch and on the CPU, in evaluation mode and without gradients."""
         ...
 
 
@@ -240,6 +242,13 @@ class ServerRule(Part, Protocol):
         """The network that is trained, from how the experiment's is built."""
         return build
 
+    def phase_round(self, number: int, rounds: int, state: PartState) -> tuple[int, int]:
+        """Which round, of how many, the ``number``-th of ``rounds`` is for the schedule of the learning rate.
+
+        A rule that trains in phases says so here: the schedule starts anew in each.
+        """
+        return number, rounds
+
     def check(self, method: "Method", training: Training) -> None:
         """Raise a ConfigError if the rule cannot go with the other parts, or with how clients train."""
         return
@@ -271,6 +280,10 @@ class Objective(Part, Protocol):
 
     def check(self, model: torch.nn.Module) -> None:
         """Raise a ConfigError if the objective cannot train such a model."""
+        return
+
+    def check_classes(self, classes: int) -> None:
+        """Raise a ConfigError if the objective cannot tell so many classes apart."""
         return
 
     def begin(self, task: "TrainTask", data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:

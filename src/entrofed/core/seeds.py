@@ -28,12 +28,28 @@ def stream(seed: int, purpose: str, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(_sequence(seed, purpose, key)))
 
 
+CPU = torch.device("cpu")
+
+
 @contextmanager
-def torch_stream(seed: int, purpose: str, *key: int) -> Iterator[None]:
+def no_trace(device: torch.device = CPU) -> Iterator[None]:
+    """Whatever is drawn within the block, torch's default generators (the CPU's, the device's) are then as before."""
+    with torch.random.fork_rng([] if device.type == "cpu" else [device], device_type=device.type):
+        yield
+
+
+@contextmanager
+def torch_stream(seed: int, purpose: str, *key: int, device: torch.device = CPU) -> Iterator[None]:
     """Within the block, torch's default generator *is* the named stream; afterwards it is as before.
 
-    Layers such as ``nn.Dropout`` and initializers draw from the default generator and take no other.
+    Layers such as ``nn.Dropout`` and initializers draw from the default generator and take no other. Every device has
+    one of its own: it gets the same seed, and draws other numbers from it.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0] >> 1))
+    number = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0] >> 1)
+    with no_trace(device):
+        torch.default_generator.manual_seed(number)
+        if device.type == "cuda":
+            torch.cuda.default_generators[device.index].manual_seed(number)
+        elif device.type == "mps":
+            torch.mps.manual_seed(number)
         yield

@@ -132,7 +132,7 @@ class TrainTasks:
 
     def __init__(self, job: Job, state: State) -> None:
         self._job, self._state, self._clients = job, state, len(job.clients.sizes)
-        self.training = job.rules.training_in(state.round)
+        self.training = job.training_in(state)
         self._facts, self._rule = job.method.facts_told("with_update"), job.method.server.client
 
     def task(

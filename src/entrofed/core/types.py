@@ -35,7 +35,7 @@ class ClientData:
     """All that a client sees: its own samples, before they are standardized, and its labels ``0..classes-1``.
 
     Images are ``float [n, height, width, channels]`` in 0..1, tables ``float [n, features]``, text is tokens, ``long
-    [n, length]``.
+    [n, length]``. Samples lie on the device that the model computes on, labels on the CPU.
     """
 
     x: torch.Tensor
@@ -58,7 +58,7 @@ class ClientData:
         labels = labels[order]
         kept = np.sort(np.concatenate([order[labels == label][:limit] for label, limit in enumerate(limits)]))
         rows = torch.from_numpy(kept)
-        return ClientData(self.x.index_select(0, rows), self.y.index_select(0, rows), self.classes)
+        return ClientData(self.x.index_select(0, rows.to(self.x.device)), self.y.index_select(0, rows), self.classes)
 
 
 @dataclass(frozen=True)
@@ -205,3 +205,6 @@ class Training:
     weight_decay: float
     persist_optimizer: bool
     augment: tuple[str, ...]
+    nesterov: bool = False
+    clip_gradients: float | None = None
+    """The largest norm of a step's gradient, over all parameters together."""

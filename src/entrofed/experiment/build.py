@@ -13,6 +13,7 @@ import torch
 
 from entrofed.backends.base import Workload
 from entrofed.client.augment import NEED_COLOUR
+from entrofed.client.device import check_device
 from entrofed.core.gossip import first_state
 from entrofed.core.graphs import build_graph
 from entrofed.core.job import Job, Network, Rules
@@ -47,7 +48,8 @@ class Setup:
     @property
     def workload(self) -> Workload:
         """What a backend is opened with."""
-        return Workload(self.federation, self.build, self.layout, self.experiment.engine.compile)
+        engine = self.experiment.engine
+        return Workload(self.federation, self.build, self.layout, engine.compile, engine.device, engine.precision)
 
 
 def compiler() -> tuple[str, bool]:
@@ -79,7 +81,10 @@ def prepare(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     called, there = compiler()
-    if experiment.engine.compile and experiment.engine.backend in ("inline", "processes") and not there:
+    here = experiment.engine.backend in ("inline", "processes")
+    if here:
+        check_device(experiment.engine.device)
+    if experiment.engine.compile and here and not there:
         raise ConfigError(
             f"engine.compile = true needs a C++ compiler, and there is no {called!r}; install one, name another in the "
             "environment variable CXX, or leave engine.compile out"
@@ -102,6 +107,7 @@ def prepare(
     with torch_stream(experiment.seed, "init"):
         first = build()
     method.objective.check(first)
+    method.objective.check_classes(len(data.classes))
     layout = Layout.of(first)
     params = layout.read(first)
     if isinstance(network, OwnNetwork):
@@ -145,6 +151,7 @@ def rules_of(experiment: Experiment, clients: int) -> Rules:
         nonfinite=section.nonfinite,
         training=section.training(),
         lr_decay=section.lr_decay,
+        schedule=section.schedule,
         evaluate_every=experiment.evaluate_every,
         evaluate_last=experiment.evaluate_last,
         alignment_every=experiment.alignment_every,

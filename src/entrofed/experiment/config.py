@@ -33,9 +33,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from entrofed.backends import FLOWER, backends
 from entrofed.client.augment import AUGMENTS
+from entrofed.client.device import NAMES, Precision, kind_of, resolved
 from entrofed.core.faults import Faults
 from entrofed.core.job import NonFinite
 from entrofed.core.parts import LabelFact, Method
+from entrofed.core.schedule import Schedule
 from entrofed.core.types import Training
 from entrofed.data.assignment import assignment
 from entrofed.data.catalog import datasets
@@ -177,11 +179,15 @@ class MethodSection(Section):
     cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 10
     epochs: int = Field(1, ge=1)
     batch_size: int = Field(32, ge=1)
-    optimizer: Literal["sgd", "adam"] = "sgd"
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     lr: float = Field(0.01, gt=0)
     lr_decay: float = Field(1.0, gt=0, le=1)
+    schedule: Schedule | None = None
     momentum: float = Field(0.0, ge=0, lt=1)
+    nesterov: bool = False
     weight_decay: float = Field(0.0, ge=0)
+    clip_gradients: float | None = Field(None, gt=0)
+    """The largest norm of a step's gradient, over all parameters together; larger ones are scaled down to it."""
     persist_optimizer: bool = False
     augment: tuple[str, ...] = ()
     quorum: int = Field(1, ge=1)
@@ -195,8 +201,16 @@ class MethodSection(Section):
         for name in self.augment:
             if name not in AUGMENTS:
                 raise ValueError(str(unknown("method.augment", name, AUGMENTS)))
-        if self.optimizer == "adam" and self.momentum:
-            raise ValueError("method.momentum belongs to optimizer 'sgd'; leave it out with 'adam'")
+        if self.optimizer != "sgd" and self.momentum:
+            raise ValueError(f"method.momentum belongs to optimizer 'sgd'; leave it out with {self.optimizer!r}")
+        if self.nesterov and not self.momentum:
+            raise ValueError(
+                "method.nesterov is a form of momentum; give method.momentum, for example 0.9, or leave it out"
+            )
+        if self.schedule is not None and self.lr_decay != 1:
+            raise ValueError(
+                f"method.lr_decay = {self.lr_decay} and method.schedule both change the learning rate; leave one out"
+            )
         return self
 
     @cached_property
@@ -257,10 +271,13 @@ class TopologySection(Section):
 
 
 class EngineSection(Section):
-    """Where the work is done. Only ``compile`` changes results (in their last bits)."""
+    """Where the work is done. Only ``compile``, ``precision`` and the kind of ``device`` change results."""
 
     backend: str = "processes"
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    device: str = "cpu"
+    """As :mod:`entrofed.client.device` names them; ``auto`` is resolved when the file is read."""
+    precision: Precision = "float32"
     compile: bool = False
     timeout: float = Field(3600.0, gt=0)
     memory_mb: float = Field(1024.0, ge=0)
@@ -272,6 +289,36 @@ class EngineSection(Section):
         if not _was_run(info) and name not in (names := [*backends(), FLOWER]):
             raise ValueError(str(unknown("engine.backend", name, names)))
         return name
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, name: str, info: ValidationInfo) -> str:
+        if _was_run(info):
+            return name
+        if not NAMES.fullmatch(name):
+            raise ValueError(f"engine.device = {name!r} must be 'cpu', 'cuda', a GPU such as 'cuda:1', 'mps' or 'auto'")
+        return resolved(name)
+
+    @field_validator("precision", mode="before")
+    @classmethod
+    def _no_fp16(cls, name: Any) -> Any:
+        if name == "fp16":
+            raise ValueError(
+                "engine.precision = 'fp16' needs losses to be scaled, and steps to be skipped where they overflow, "
+                "so that clients make different numbers of steps; choose 'bf16' or 'float32'"
+            )
+        return name
+
+    @model_validator(mode="after")
+    def _fits_compiler(self, info: ValidationInfo) -> "EngineSection":
+        plain = {"device": "cpu", "precision": "float32"}
+        for key, value in plain.items():
+            if self.compile and getattr(self, key) != value and not _was_run(info):
+                raise ValueError(
+                    f"engine.compile = true is made for engine.{key} = {value!r}, not for {getattr(self, key)!r}; "
+                    "leave one of them out"
+                )
+        return self
 
 
 class Experiment(Section):
@@ -307,6 +354,12 @@ class Experiment(Section):
                 f"rounds = {self.rounds} is not a multiple of evaluate_every = {self.evaluate_every}, "
                 "so the last round would not be evaluated; change one of them, or set evaluate_last = 1"
             )
+        schedule = self.method.schedule
+        if schedule is not None and schedule.warmup >= self.rounds:
+            raise ValueError(
+                f"method.schedule.warmup = {schedule.warmup} must be less than rounds = {self.rounds}, or the run ends "
+                "before the learning rate is reached"
+            )
         method.server.check(method, self.method.training())
         if self.topology is not None:
             self._check_peers(method)
@@ -331,8 +384,12 @@ class Experiment(Section):
                 )
 
     def decisive(self) -> dict[str, Any]:
-        """Everything that the results depend on: what a resumed run must have in common with its start."""
+        """Everything that the results depend on: what a resumed run must have in common with its start.
+
+        Of the device, its kind.
+        """
         settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout", "memory_mb"}})
+        settings["engine"]["device"] = kind_of(self.engine.device)
         del settings["checkpoint_seconds"]
         return settings
 

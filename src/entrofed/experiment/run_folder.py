@@ -77,10 +77,11 @@ class RunFolder:
                 f"{self.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
             )
         before, now = flat(self.experiment().decisive()), flat(experiment.decisive())
-        come_and_go = experiment.faults.joining or experiment.faults.leaving  # at moments that depend on the rounds
+        faults, schedule = experiment.faults, experiment.method.schedule
+        by_rounds = faults.joining or faults.leaving or (schedule is not None and schedule.kind == "cosine")
         free = {"data.path", "data.test"}  # files may move: their content is compared, see check_data
-        free |= set() if come_and_go else {"rounds"}
-        changed = [key for key in now if before.get(key) != now[key] and key not in free]
+        free |= set() if by_rounds else {"rounds"}  # where nothing that happens depends on how many there are
+        changed = [key for key in {**before, **now} if before.get(key) != now.get(key) and key not in free]
         if changed:
             raise ConfigError(
                 f"{self.path}: the run was started with another configuration; changed: {', '.join(changed)}. "

@@ -12,6 +12,7 @@ from flwr.app import Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from entrofed.client.device import place, resolved
 from entrofed.client.evaluate import confusion_sums, metrics
 from entrofed.client.model import LocalModel
 from entrofed.client.runtime import one_thread
@@ -54,13 +55,19 @@ class Local:
     model: LocalModel
 
 
-def client_app(task: Task, *, epsilon: float | None = None, store: Path | None = None) -> ClientApp:
-    """A ClientApp that trains as the server's method asks: every objective, optimizer and client rule of ours."""
+def client_app(
+    task: Task, *, epsilon: float | None = None, store: Path | None = None, device: str = "cpu"
+) -> ClientApp:
+    """A ClientApp that trains as the server's method asks: every objective, optimizer and client rule of ours.
+
+    ``device``: where, as ``engine.device`` of an experiment file names it.
+    """
 
     def local_of(context: Context, client: int) -> Local:
         held = task.load(context)
         data = _data(held.train_x, held.train_y, held.classes)
-        return Local(data, lambda: _data(held.test_x, held.test_y, held.classes), LocalModel(task.build))
+        model = LocalModel(task.build, device=place(resolved(device)))
+        return Local(data, lambda: _data(held.test_x, held.test_y, held.classes), model)
 
     def labels(context: Context) -> NDArray[np.int64]:
         return task.load(context).train_y
@@ -97,6 +104,7 @@ def trained_app(
             form = Format.by_layout(local.model.layout)
             task = read_task(message.content, form)
             task.objective.check(local.model.module)
+            task.objective.check_classes(local.data.classes)
             update = train_client(task, local.data, local.model)
         return Message(write_update(update, form), reply_to=message)
 

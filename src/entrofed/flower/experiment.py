@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,7 @@ def checked_for_flower(experiment: Experiment) -> None:
 def _setup(text: str, directory: str | None) -> tuple[Setup, ClientRuntime]:
     """Data and model of an experiment, once per process."""
     setup = prepare(parse_text(text), None if directory is None else Path(directory))
-    return setup, ClientRuntime(setup.federation, setup.build, compiled=False)
+    return setup, replace(setup.workload, compiled=False).runtime()
 
 
 def experiment_client(source: Source) -> ClientApp:

@@ -21,6 +21,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from entrofed.core.job import Job, Rules
 from entrofed.core.params import Params
@@ -72,6 +73,7 @@ class Play:
             cohort=1,
             training=section.training(),
             lr_decay=section.lr_decay,
+            schedule=section.schedule,
             quorum=section.quorum,
             nonfinite=section.nonfinite,
         )
@@ -116,6 +118,7 @@ class Play:
             write_whole(path, json.dumps(now, indent=2) + "\n")
             return
         before = _read(path)
+        before["method"] = _resolved(before.get("method"))
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed:
             raise ConfigError(f"{folder}: another run lies here; changed: {', '.join(changed)}. Take another folder")
@@ -225,6 +228,14 @@ def needs_our_clients(method: Method) -> bool:
     """
     asked = method.facts_told("before_round") + method.facts_told("with_update")
     return method.server.client is not None or not method.objective.plain or bool(asked)
+
+
+def _resolved(method: Any) -> Any:
+    """A stored method with the options that have come since."""
+    try:
+        return MethodSection.model_validate(method, context={"stored": True}).model_dump(mode="json")
+    except ValidationError:
+        return method
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class Calibrated(Objective):
     def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The margins, from the labels of the client."""
         counts = np.maximum(data.label_counts, ABSENT)
-        margin = torch.from_numpy((self.tau * counts**-0.25).astype(np.float32))
+        margin = torch.from_numpy((self.tau * counts**-0.25).astype(np.float32)).to(model.device)
         return lambda x: {"margin": margin}
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:

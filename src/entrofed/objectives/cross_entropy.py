@@ -1,20 +1,75 @@
 """The ordinary classification loss."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from entrofed.core.parts import Given, Objective
+from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData
+from entrofed.errors import ConfigError
+
+
+def balanced(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """``n / (m n_c)`` with m classes that occur: every class weighs alike, and the mean sample 1; 0 for others.
+
+    >>> balanced(np.array([3, 1, 0])).tolist()
+    [0.6666666666666666, 2.0, 0.0]
+    """
+    held, weights = counts > 0, np.zeros(len(counts))
+    weights[held] = counts.sum() / (held.sum() * counts[held])
+    return weights
 
 
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
-    """Mean cross entropy of the softmax of the logits, in nats."""
+    """Mean cross entropy of the softmax of the logits, in nats, as :func:`torch.nn.functional.cross_entropy` has it.
+
+    ``label_smoothing``: the share of a label that is spread evenly over all classes. ``class_weights``: one per class,
+    or ``balanced``, from the labels that the client trains on (:func:`balanced`); a batch's mean is the weighted one.
+    """
 
     name: ClassVar[str] = "cross_entropy"
-    plain: ClassVar[bool] = True
+
+    label_smoothing: float | None = None
+    class_weights: tuple[float, ...] | Literal["balanced"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
+            raise ConfigError(
+                f"objective {self.name!r}: label_smoothing = {self.label_smoothing} must be at least 0 and below 1"
+            )
+        weights = self.class_weights if isinstance(self.class_weights, tuple) else (1.0,)
+        if not weights or not all(0 < weight < float("inf") for weight in weights):
+            raise ConfigError(f"objective {self.name!r}: class_weights = {list(weights)} must be above 0, and finite")
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is the loss without options."""
+        return not self.label_smoothing and self.class_weights is None
+
+    def check_classes(self, classes: int) -> None:
+        """Every class needs its weight."""
+        if isinstance(self.class_weights, tuple) and len(self.class_weights) != classes:
+            raise ConfigError(
+                f"objective {self.name!r}: class_weights has {len(self.class_weights)} values, and the data has "
+                f"{classes} classes; give one for each, in the order of the classes"
+            )
+
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
+        """The weights."""
+        if self.class_weights is None:
+            return lambda x: {}
+        values = balanced(data.label_counts) if self.class_weights == "balanced" else self.class_weights
+        weights = torch.tensor(values, dtype=torch.float32, device=model.device)
+        return lambda x: {"weights": weights}
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""
-        return torch.nn.functional.cross_entropy(model(x), y)
+        return torch.nn.functional.cross_entropy(
+            model(x), y, weight=given.get("weights"), label_smoothing=self.label_smoothing or 0.0
+        )

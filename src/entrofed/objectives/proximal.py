@@ -52,6 +52,10 @@ class Proximal(Wrapper, Objective):
         """The other objective decides."""
         self.objective.check(model)
 
+    def check_classes(self, classes: int) -> None:
+        """The other objective decides."""
+        self.objective.check_classes(classes)
+
     def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """The other objective's."""
         return self.objective.begin(task, data, model)

@@ -36,7 +36,7 @@ class RestrictedSoftmax(Objective):
         """The scales, from the labels of the client."""
         counts = data.label_counts
         held = counts / counts.max() if self.mode == "proportional" else counts > 0
-        scale = torch.from_numpy((self.alpha + (1 - self.alpha) * held).astype(np.float32))
+        scale = torch.from_numpy((self.alpha + (1 - self.alpha) * held).astype(np.float32)).to(model.device)
         return lambda x: {"scale": scale}
 
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:

@@ -40,9 +40,10 @@ class Concat(ServerRule):
 
     First phase, ``encoder_rounds`` rounds: inside each cluster the weighted average of its members' networks; a cluster
     without members in the cohort stays as it is. Second phase: clients train the joining layer on ``batches``
-    mini-batches, and it is averaged with equal weights. ``start`` is how that layer begins: at random, or as the
-    clusters' output layers beside each other with their biases added. ``most`` limits the size of a cluster to that
-    many times the mean. The bytes recorded are those of the whole concatenated network.
+    mini-batches, and it is averaged with equal weights; the schedule of the learning rate starts anew. ``start`` is how
+    that layer begins: at random, or as the clusters' output layers beside each other with their biases added. ``most``
+    limits the size of a cluster to that many times the mean. The bytes recorded are those of the whole concatenated
+    network.
     """
 
     name: ClassVar[str] = "concat"
@@ -86,6 +87,12 @@ class Concat(ServerRule):
     def network(self, build: Build) -> Build:
         """As many networks as clusters, and a layer on top."""
         return partial(Concatenated, build, self.clusters)
+
+    def phase_round(self, number: int, rounds: int, state: PartState) -> tuple[int, int]:
+        """Of the phase: the joining layer begins with the whole learning rate, however much it has decayed."""
+        if self._second(state):
+            return int(state["played"]) - self.encoder_rounds, max(rounds - self.encoder_rounds, 1)
+        return number, min(self.encoder_rounds, rounds)
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """The cluster of each client."""

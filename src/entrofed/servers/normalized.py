@@ -67,6 +67,8 @@ class Normalized(ServerRule):
             raise ConfigError(f"{rule} counts the steps of SGD; choose method.optimizer = 'sgd'")
         if training.persist_optimizer:
             raise ConfigError(f"{rule} counts on momentum that starts at zero; leave out method.persist_optimizer")
+        if training.nesterov:
+            raise ConfigError(f"{rule} has no form for Nesterov's momentum; leave out method.nesterov")
         if training.momentum and method.objective.pull:
             raise ConfigError(
                 f"{rule} has no form for momentum and a proximal objective together; set method.momentum = 0 or choose "

@@ -85,6 +85,10 @@ class Scaffold(ServerRule):
         """Control variates are known for SGD that starts afresh."""
         if training.optimizer != "sgd":
             raise ConfigError(f"server rule {self.name!r} counts the steps of SGD; choose method.optimizer = 'sgd'")
+        if training.nesterov:
+            raise ConfigError(
+                f"server rule {self.name!r} has no form for Nesterov's momentum; leave out method.nesterov"
+            )
         if training.persist_optimizer:
             raise ConfigError(
                 f"server rule {self.name!r} counts on momentum that starts at zero; leave out method.persist_optimizer"

@@ -89,12 +89,12 @@ def method_words(run: RunFolder) -> str:
 
 
 def part_words(spec: Any) -> str:
-    """A part as it is stored: its name, and its hyperparameters.
+    """A part as it is stored: its name, and its hyperparameters, but for those that are None.
 
     >>> part_words({"name": "capped", "share": 0.6, "weigher": {"name": "data_size"}})
     'capped (share = 0.6, weigher = data_size)'
     """
     if not isinstance(spec, Mapping):
         return "?" if spec is None else str(spec)
-    options = [f"{key} = {part_words(value)}" for key, value in spec.items() if key != "name"]
+    options = [f"{key} = {part_words(value)}" for key, value in spec.items() if key != "name" and value is not None]
     return f"{spec.get('name', '?')}" + (f" ({', '.join(options)})" if options else "")
