@@ -1,6 +1,7 @@
 """FedAvgM: its oracle, and plain averaging without momentum."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,18 @@ def test_opt_1() -> None:
 def test_the_step_length() -> None:
     (model,), _ = play(Momentum(lr=0.5), [1.0], [[3.0]], 1)
     assert model.values.tolist() == [2.0]
+
+
+def test_warmup() -> None:
+    """Two rounds in which beta is 0 and half of 0.8; then all of it."""
+    found, part = [], Momentum(beta=0.8, warmup=2)
+    state: PartState = {"momentum": np.ones(1)}
+    for number in range(3):
+        _, after = part.apply([update_of(0, [0.0])], np.ones(1), replace(context_of([0.0], 1), round=number), state)
+        found.append(float(after["momentum"][0]))
+    assert found == pytest.approx([0, 0.4, 0.8])
+    with pytest.raises(ConfigError, match="warmup = -1 is a number of rounds"):
+        Momentum(warmup=-1)
 
 
 def test_buffers_have_no_momentum() -> None:

@@ -213,6 +213,7 @@ class ClientRule(Part, Protocol):
         return update
 
 
+@runtime_checkable
 class ServerRule(Part, Protocol):
     """Makes the next model from the weighted updates."""
 
@@ -237,6 +238,10 @@ class ServerRule(Part, Protocol):
     ) -> tuple[Params, PartState]:
         """The next model and what to remember."""
         ...
+
+    def beside(self, state: PartState) -> Params | None:
+        """A model to evaluate beside the global one, if the rule keeps any."""
+        return None
 
     def network(self, build: Build) -> Build:
         """The network that is trained, from how the experiment's is built."""

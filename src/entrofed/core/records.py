@@ -150,6 +150,8 @@ class RoundRecord:
     in_distribution: Metrics | None = None
     """On what the cohort's clients held out."""
     alignment: Alignment | None = None
+    averaged: Metrics | None = None
+    """Of the average of the global model over rounds, where the server rule keeps one."""
     peers: list[PeerRecord] = field(default_factory=list)
     consensus: float | None = None
     """Mean distance of the peers' models from their mean."""
@@ -193,6 +195,8 @@ class RoundRecord:
             found |= {"peers": peers, "consensus": self.consensus, "spectral_gap": self.spectral_gap}
         else:
             found["alignment"] = None if self.alignment is None else asdict(self.alignment)
+        if self.averaged is not None:
+            found["averaged"] = asdict(self.averaged)
         if self.names is not None:
             found["names"] = self.names
         plain: dict[str, Any] = _finite(found | {"seconds": self.seconds})
@@ -218,6 +222,7 @@ class RoundRecord:
                 test=_optional(Metrics, found.get("test")),
                 in_distribution=_optional(Metrics, found.get("id")),
                 alignment=_optional(Alignment, found.get("alignment")),
+                averaged=_optional(Metrics, found.get("averaged")),
                 peers=[
                     PeerRecord(**{"senders" if key == "from" else key: value for key, value in entry.items()})
                     for entry in found.get("peers", ())

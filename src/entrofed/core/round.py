@@ -74,6 +74,8 @@ class RoundOutcome:
     enough: bool
     traffic: Traffic
     seconds: dict[str, float]
+    beside: Params | None = None
+    """The model that the server rule keeps beside the global one."""
 
     @property
     def used(self) -> list[int]:
@@ -90,6 +92,8 @@ class Evaluated:
     test: Metrics | None = None
     in_distribution: Metrics | None = None
     alignment: Alignment | None = None
+    averaged: Metrics | None = None
+    """Of the model that the server rule keeps beside the global one, on the test data."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +210,8 @@ def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]
         skipped=0 if pooled.enough else state.skipped + 1,
     )
     seconds = {**watch.seconds, **pooled.seconds}
-    return RoundOutcome(after, updates, pooled.weighing, refused, pooled.enough, traffic, seconds)
+    beside = job.method.server.beside(after.server)
+    return RoundOutcome(after, updates, pooled.weighing, refused, pooled.enough, traffic, seconds, beside)
 
 
 def pool(job: Job, state: State, updates: Sequence[Update]) -> Pooled:
@@ -267,6 +272,7 @@ def round_record(
         test=evaluated.test,
         in_distribution=evaluated.in_distribution,
         alignment=evaluated.alignment,
+        averaged=evaluated.averaged,
         seconds={**plan.seconds, **outcome.seconds, **seconds, "clients": sum(update.seconds for update in updates)},
     )
 

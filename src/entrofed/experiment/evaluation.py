@@ -45,13 +45,15 @@ class FederationEvaluation(Evaluation):
             rows = np.concatenate([federation.shards[client] for client in federation.participants])
             weights = outcome.weighing.weights
             alignment = measure_alignment(self._backend, before.params, outcome.updates, weights, plan.lr, rows)
-        test, inside = None, None
+        test, inside, averaged = None, None, None
         if rules.evaluated(after.round):
             test = self._metrics(after.params, "test", self._test)
+            if outcome.beside is not None:
+                averaged = self._metrics(outcome.beside, "test", self._test)
             held_out = [federation.holdouts[client] for client in chosen]
             if any(len(rows) for rows in held_out):
                 inside = self._metrics(after.params, "train", np.concatenate(held_out))
-        return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment)
+        return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment, averaged)
 
     def _metrics(self, params: Params, part: str, rows: NDArray[np.int64]) -> Metrics:
         (sums,) = evaluate(self._backend, [(params, rows)], part)

@@ -227,6 +227,8 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
     """The metrics people compare: final, mean of the last ten evaluations, best; traffic and time."""
     tests = [record.test for record in records if record.test is not None]
     accuracies = [test.accuracy for test in tests]
+    averaged = [record.averaged.accuracy for record in records if record.averaged is not None]
+    beside = {"accuracy_averaged": averaged[-1], "accuracy_averaged_last_10": mean(averaged[-10:])} if averaged else {}
     inside = [record.in_distribution.accuracy for record in records if record.in_distribution is not None]
     return {
         "rounds": len(records),
@@ -235,6 +237,7 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
         "accuracy_best": max(accuracies),
         "accuracy_id": inside[-1] if inside else None,
         "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
+        **beside,
         "macro_f1": tests[-1].macro_f1,
         "weighted_f1": tests[-1].weighted_f1,
         "loss": tests[-1].loss,

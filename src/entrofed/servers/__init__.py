@@ -3,6 +3,7 @@
 from entrofed.core.parts import ClientRule, ServerRule, by_name
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
 from entrofed.servers.average import Average
+from entrofed.servers.averaged import Averaged
 from entrofed.servers.clipped import Clipped
 from entrofed.servers.concat import Concat, FewBatches
 from entrofed.servers.krum import Krum
@@ -13,7 +14,19 @@ from entrofed.servers.scaffold import ControlVariate, Scaffold
 from entrofed.servers.trimmed_mean import TrimmedMean
 
 SERVERS: dict[str, type[ServerRule]] = by_name(
-    Average, Normalized, Scaffold, Momentum, FedAdam, FedYogi, FedAdagrad, Median, TrimmedMean, Krum, Clipped, Concat
+    Average,
+    Averaged,
+    Normalized,
+    Scaffold,
+    Momentum,
+    FedAdam,
+    FedYogi,
+    FedAdagrad,
+    Median,
+    TrimmedMean,
+    Krum,
+    Clipped,
+    Concat,
 )
 
 CLIENT_RULES: dict[str, type[ClientRule]] = by_name(AccumulatedSteps, ControlVariate, FewBatches)

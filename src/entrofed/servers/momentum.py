@@ -21,7 +21,8 @@ class Momentum(ServerRule):
     """FedAvgM: ``m = beta m + Delta``, ``w = w + lr m`` with ``Delta = sum_k alpha_k w_k - w`` and ``m = 0`` at first.
 
     Trainable parameters only; float buffers take the weighted average, counters the maximum. The momentum is kept in
-    float64. ``beta = 0``, ``lr = 1`` is plain averaging, to the last bit.
+    float64. ``beta = 0``, ``lr = 1`` is plain averaging, to the last bit. ``warmup``: in the first so many rounds beta
+    rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most.
     """
 
     name: ClassVar[str] = "momentum"
@@ -33,12 +34,15 @@ class Momentum(ServerRule):
 
     beta: float = 0.9
     lr: float = 1.0
+    warmup: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1 or not 0 < self.lr < float("inf"):
             raise ConfigError(
                 f"server {self.name!r}: beta = {self.beta} must be at least 0 and below 1, lr = {self.lr} above 0"
             )
+        if self.warmup < 0:
+            raise ConfigError(f"server {self.name!r}: warmup = {self.warmup} is a number of rounds, from 0 on")
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No momentum."""
@@ -49,7 +53,8 @@ class Momentum(ServerRule):
     ) -> tuple[Params, PartState]:
         """The average and what the momentum adds to it: ``w + lr m = (w + Delta) + (lr m - Delta)``."""
         delta = displacement(updates, weights, context)
-        momentum = self.beta * state["momentum"] + delta
+        beta = self.beta if context.round >= self.warmup else self.beta * context.round / self.warmup
+        momentum = beta * state["momentum"] + delta
         values = weighted_sum([update.params.values for update in updates], weights)
         values[: len(delta)] += self.lr * momentum - delta
         return narrow(values, updates), {"momentum": momentum}
