@@ -94,12 +94,12 @@ class Averaged(Wrapper, ServerRule):
     ) -> tuple[Params, PartState]:
         """The other rule's model; the average takes it in."""
         inner = {key: value for key, value in state.items() if key not in (MEAN, COUNTERS, ROUNDS)}
-        params, inner = self.server.apply(updates, weights, context, inner)
+        params, after = self.server.apply(updates, weights, context, inner)
         rounds, mean = state[ROUNDS] + (context.round >= self.start), params.values.astype(np.float64)
         if rounds > 1:
             share = 1 / rounds if self.kind == "tail" else 1 - self.decay
             mean = state[MEAN] + share * (mean - state[MEAN])
-        return params, {**inner, MEAN: mean, COUNTERS: params.counters, ROUNDS: np.asarray(rounds)}
+        return params, {**after, MEAN: mean, COUNTERS: params.counters, ROUNDS: np.asarray(rounds)}
 
     def beside(self, state: PartState) -> Params:
         """The average."""
