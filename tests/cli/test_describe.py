@@ -88,7 +88,7 @@ def test_all_that_was_understood(go: Go) -> None:
         "label": "diagnosis",
         "client": "hospital",
         "test": 0.2,
-        "drop": ["seen"],
+        "drop": ["patient", "seen"],
         "missing": "impute",
     }
 
@@ -108,7 +108,7 @@ def test_the_picture_the_json_and_the_section(go: Go) -> None:
 
 
 def test_the_written_section_runs(go: Go) -> None:
-    words = ("--label", "diagnosis", "--client", "hospital", "--drop", "patient")
+    words = ("--label", "diagnosis", "--client", "hospital")
     assert go("data", "describe", "visits.csv", *words, "-o", "data.toml").code == 0
     Path("made.toml").write_text('rounds = 1\nmodel = "iris_mlp"\n' + Path("data.toml").read_text())
     code, out, _ = go("run", "made.toml", "--set", "engine.backend=inline")
@@ -165,7 +165,7 @@ def test_bad_input_gets_words_and_a_code(go: Go, name: str) -> None:
     ("override", "code", "words"),
     [
         ("data.label=diagnose", 2, "did you mean 'diagnosis'"),
-        ("data.drop=[]", 3, "column 'seen' holds dates"),
+        ("data.drop=[]", 3, "column 'patient' has 60 different texts in 60 rows; does it name things?"),
         ("data.missing=refuse", 3, "column 'age' has no value in 9 of 60 rows"),
         ("data.path=none.csv", 3, "there is no such file"),
         ("data.test=held_out", 2, "unknown column 'held_out'"),

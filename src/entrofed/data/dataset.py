@@ -13,6 +13,8 @@ Kind = Literal["image", "table", "text", "tensor"]
 Scaling = Literal["standard", "minmax", "half", "unit"]
 Samples = NDArray[np.uint8] | NDArray[np.float32] | NDArray[np.int64]
 
+PIECE = 1 << 16
+"""Rows of a table that are converted at a time."""
 SCALINGS: tuple[str, ...] = get_args(Scaling)
 _UNFIT = {
     ("half", "table"): "images, whose values lie in 0..1; {} is a table",
@@ -109,13 +111,20 @@ def scaling(dataset: Dataset, how: str) -> tuple[NDArray[np.float32], NDArray[np
         return _shift_and_scale(least, x.max(0) - least)
     if dataset.kind == "image":
         return _shift_and_scale(*(_pixel_statistics(dataset) if x.dtype == np.uint8 else _value_statistics(dataset)))
-    return _shift_and_scale(x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64))
+    return _shift_and_scale(*_column_statistics(x))
 
 
 def _shift_and_scale(
     shift: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return shift.astype(np.float32), np.where(scale == 0, 1.0, scale).astype(np.float32)
+
+
+def _column_statistics(x: Samples) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of each column of a table, without a copy of all of it."""
+    mean = x.mean(0, dtype=np.float64)
+    squares = sum(((x[start : start + PIECE] - mean) ** 2).sum(0) for start in range(0, len(x), PIECE))
+    return mean, np.sqrt(squares / len(x))
 
 
 def _pixel_statistics(dataset: Dataset) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -18,13 +18,11 @@ from entrofed.data.files.load import TABLES, load_path, open_rows
 from entrofed.data.files.rows import Rows
 from entrofed.data.tabular.choice import TEST_SHARE, Choice
 from entrofed.data.tabular.labels import class_names, class_numbers
-from entrofed.data.tabular.scan import Column, Scan, scan
+from entrofed.data.tabular.scan import FEW, Column, Scan, scan
 from entrofed.info.entropy import entropy_of_counts
 
 LABELS = ("label", "labels", "target", "class", "diagnosis", "outcome", "y")
 CLIENTS = ("client", "hospital", "site", "center", "centre", "clinic", "institution", "user", "device", "branch")
-FEW = 20
-"""A column with at most so many different values may be a label."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +153,10 @@ def _facts(column: Column, role: str) -> ColumnFacts:
 
 def _suggested(found: Scan) -> tuple[str | None, str | None]:
     """Columns that may be the label and the client: by their names, else the last with few values is the label."""
-    few = [name for name, column in found.columns.items() if 2 <= len(column.values) <= FEW and not column.missing]
-    label = next((name for name in few if name.lower() in LABELS), few[-1] if few else None)
-    named = [name for name in found.columns if any(word in name.lower() for word in CLIENTS) and name != label]
-    return label, next((name for name in named if found.columns[name].problem is None), None)
+    usable = {name: column for name, column in found.columns.items() if not (column.problem or column.missing)}
+    client = next((name for name in usable if any(word in name.lower() for word in CLIENTS)), None)
+    few = [name for name, column in usable.items() if 2 <= len(column.values) <= FEW and name != client]
+    return next((name for name in few if name.lower() in LABELS), few[-1] if few else None), client
 
 
 def _section(path: Path, choice: Choice, features: Sequence[str] = (), found: Scan | None = None) -> dict[str, Any]:

@@ -46,6 +46,12 @@ def test_csv_columns_are_numbers_if_all_their_values_are(
     assert rooms.problem is None
 
 
+def test_the_same_number_written_in_two_ways_is_one_value(tmp_path: Path) -> None:
+    found = csv_column(tmp_path, ["1.0", "0", "1", "?", "01", "0.0"])
+    assert (found.values, found.codes.tolist()) == (("1", "0"), [0, 1, 0, -1, 0, 1])
+    assert csv_column(tmp_path, ["1", "1.0"]).problem == "holds nothing but '1'"
+
+
 def test_a_text_far_down_a_column_of_numbers_is_found(tmp_path: Path) -> None:
     found = csv_column(tmp_path, [*map(str, range(200_000)), "old"])
     assert found.problem == "mixes numbers and texts (200,000 and 1 rows, such as 'old'); correct them"
@@ -57,8 +63,10 @@ def test_a_text_far_down_a_column_of_numbers_is_found(tmp_path: Path) -> None:
         (["a", "b"] * 5, None),
         ([True, False], None),
         ([0.5, 0.25], None),
-        ([f"p{i}" for i in range(CATEGORIES)], None),
-        ([f"p{i}" for i in range(CATEGORIES + 1)], "more than 1,000 different texts"),
+        ([f"p{i}" for i in range(CATEGORIES)] * 2, None),
+        ([f"p{i}" for i in range(CATEGORIES + 1)] * 2, "more than 1,000 different texts"),
+        ([f"p{i}" for i in range(20)], None),
+        ([f"p{i}" for i in range(21)], "21 different texts in 21 rows; does it name things?"),
         (["2024-01-01", "2024-01-02 10:00"], "holds dates"),
         (["2024-01-01", "never"], None),
         ([1, 1, None], "holds nothing but '1'"),

@@ -6,13 +6,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from entrofed.data.describe import ColumnFacts, Description
+from entrofed.data.tabular.scan import FEW
 from entrofed.experiment.toml import dumps
 from entrofed.info.entropy import entropy_of_counts
 
 MOST = 40
 """Columns, classes or clients that are listed; there may be more."""
-SHOWN = 6
-"""Values of a column that are listed."""
+SHOWN, LENGTH = 4, 24
+"""Values of a column that are listed, and the letters of each."""
 
 
 def print_description(found: Description, console: Console) -> None:
@@ -57,12 +58,13 @@ def _columns(found: Description) -> Table:
 
 
 def _values(column: ColumnFacts) -> str:
+    count = 0 if column.values is None else len(column.values)
     if column.low is not None:
-        return f"{column.low:g} to {column.high:g}"
-    if not column.values:
+        return f"{column.low:g} to {column.high:g}" + (f", {count} values" if 0 < count <= FEW else "")
+    if not column.values or column.kind == "date":
         return ""
-    shown = ", ".join(column.values[:SHOWN])
-    return f"{len(column.values):,}: {shown}" + (", ..." if len(column.values) > SHOWN else "")
+    shown = ", ".join(value[:LENGTH] for value in column.values[:SHOWN])
+    return f"{count:,}: {shown}" + (", ..." if count > SHOWN else "")
 
 
 def _classes(found: Description) -> Table:

@@ -72,14 +72,17 @@ def _is_text(column_type: Any) -> bool:
 
 
 def _texts(values: Any) -> list[str | None]:
-    """Different values as texts; a whole number has no point."""
+    """Different values as texts."""
     if _is_text(values.type):
         return list(pc.utf8_trim_whitespace(values).to_pylist())
     found = values.to_pylist()
-    return [str(v).lower() if isinstance(v, bool) else _number(v) for v in found]
+    return [None if v is None else str(v).lower() if isinstance(v, bool) else number_text(v) for v in found]
 
 
-def _number(value: Any) -> str | None:
-    if value is None:
-        return None
+def number_text(value: Any) -> str:
+    """A number as a text; a whole number has no point.
+
+    >>> number_text(3.0), number_text(0.5)
+    ('3', '0.5')
+    """
     return str(int(value)) if np.isfinite(float(value)) and value == int(value) else str(value)

@@ -10,11 +10,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from entrofed.data.files.rows import Rows
-from entrofed.data.tabular.cells import DATE, NUMBER, Kind, NotANumberError, coded, kind_of, numbers
+from entrofed.data.tabular.cells import DATE, NUMBER, Kind, NotANumberError, coded, kind_of, number_text, numbers
 from entrofed.errors import DataError
 
 CATEGORIES = 1000
 """A column of texts with more different values names things, such as patients, and is no category."""
+FEW = 20
+"""A column of texts with more different values than this, and most of them in one row only, names things, too."""
 STRAY = 0.1
 """A column in which a text that is no number is rarer than this is a column of numbers with mistakes."""
 LARGEST = float(np.finfo(np.float32).max)
@@ -70,7 +72,10 @@ class Column:
         if 0 < self.texts <= STRAY * present:
             found = f"{present - self.texts:,} and {self.texts:,} rows, such as {self.first_text!r}"
             return f"mixes numbers and texts ({found}); correct them"
-        return f"has more than {CATEGORIES:,} different texts; does it name things?" if self.many else None
+        if self.many:
+            return f"has more than {CATEGORIES:,} different texts; does it name things?"
+        own = len(self.values) > FEW and len(self.values) > present / 2
+        return f"has {len(self.values):,} different texts in {present:,} rows; does it name things?" if own else None
 
 
 @dataclass(frozen=True)
@@ -109,13 +114,10 @@ class _Tally:
         if kind in ("date", "other"):
             absent = np.asarray(values.is_null())
         else:
-            found = self._add_numbers(values) if kind == "number" or (self.untyped and not self.texts) else None
-            texts = coded(values) if found is None or self.places is not None else ([], np.empty(0, np.int64))
-            absent = texts[1] < 0 if found is None else found
-            if found is None:
-                self._count_texts(*texts)
-            if self.places is not None:
-                self._add_codes(self.places, *texts)
+            read = self._add_numbers(values) if kind == "number" or (self.untyped and not self.texts) else None
+            absent = self._add_texts(values) if read is None else read
+            if read is not None and self._few(values):
+                self._add_codes(*coded(values))
         if self.first_missing < 0 and absent.any():
             self.first_missing = self.rows + int(absent.argmax())
         self.missing += int(absent.sum())
@@ -133,21 +135,36 @@ class _Tally:
             self.low, self.high = min(self.low, np.nanmin(read)), max(self.high, np.nanmax(read))
         return absent
 
-    def _count_texts(self, texts: list[str], rows: NDArray[np.int64]) -> None:
-        is_number = np.array([*pc.match_substring_regex(pyarrow.array(texts, pyarrow.string()), NUMBER), True], bool)
-        strange = np.flatnonzero(~is_number[rows])
+    def _add_texts(self, values: Any) -> NDArray[np.bool_]:
+        texts, rows = coded(values)
+        matched = pc.match_substring_regex(pyarrow.array(texts, pyarrow.string()), NUMBER)
+        strange = np.flatnonzero(~np.append(np.asarray(matched), True)[rows])
         self.texts += len(strange)
         if len(strange) and not self.first_text:
             self.first_text = texts[rows[strange[0]]]
+        self._add_codes(texts, rows)
+        return rows < 0
 
-    def _add_codes(self, places: dict[str, int], texts: list[str], rows: NDArray[np.int64]) -> None:
+    def _few(self, values: Any) -> bool:
+        """Whether numbers may still be so few that they could be categories; cheaper than to make texts of them."""
+        if self.limit is not None and self.places is not None and len(values.unique()) > self.limit + 1:
+            self._forget()
+        return self.places is not None
+
+    def _add_codes(self, texts: list[str], rows: NDArray[np.int64]) -> None:
+        if self.places is None:
+            return
         place = np.full(len(texts) + 1, -1, np.int32 if self.limit is None else np.int16)
         for number in np.flatnonzero(np.bincount(rows + 1, minlength=len(texts) + 1)[1:]):
-            place[number] = places.setdefault(texts[number], len(places))
-            if self.limit is not None and len(places) > self.limit:
-                self.places, self.codes = None, []
+            place[number] = self.places.setdefault(texts[number], len(self.places))
+            if self.limit is not None and len(self.places) > self.limit:
+                self._forget()
                 return
         self.codes.append(place[rows])
+
+    def _forget(self) -> None:
+        """There are too many different values to be categories."""
+        self.places, self.codes = None, []
 
     def column(self) -> Column:
         places, kind = self.places or {}, kind_of(self.type)
@@ -155,6 +172,9 @@ class _Tally:
             kind = "number"
         elif kind == "category" and places and _dates(places):
             kind = "date"
+        values, codes = tuple(places), np.concatenate([np.empty(0, np.int16), *self.codes])
+        if self.untyped and kind == "number":
+            values, codes = _as_numbers(values, codes)
         return Column(
             name=self.name,
             kind=kind,
@@ -162,13 +182,20 @@ class _Tally:
             rows=self.rows,
             missing=self.missing,
             first_missing=self.first_missing,
-            values=tuple(places),
-            codes=np.concatenate([np.empty(0, np.int16), *self.codes]),
+            values=values,
+            codes=codes,
             low=float(self.low),
             high=float(self.high),
             texts=self.texts,
             first_text=self.first_text,
         )
+
+
+def _as_numbers(values: tuple[str, ...], codes: NDArray[Any]) -> tuple[tuple[str, ...], NDArray[Any]]:
+    """Texts that are the same number are one value: 1, 1.0 and 01."""
+    numbered: dict[str, int] = {}
+    places = [numbered.setdefault(number_text(float(text)), len(numbered)) for text in values]
+    return tuple(numbered), np.array([*places, -1], codes.dtype)[codes]
 
 
 def _dates(places: dict[str, int]) -> bool:
