@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 from entrofed.data import images
@@ -13,7 +14,9 @@ from entrofed.data.activity import ACTIVITIES, activity, windows
 from entrofed.data.adult import adult
 from entrofed.data.catalog import CATALOG, SHIPPED, load
 from entrofed.data.fetch import verify
-from entrofed.data.hospitals import COLUMNS, heart_hospitals
+from entrofed.data.files.load import load_path
+from entrofed.data.hospitals import COLUMNS, heart_hospitals, hospital_table
+from entrofed.data.tabular.choice import Choice
 from entrofed.errors import DataError
 
 # Heart disease in four hospitals
@@ -41,6 +44,15 @@ def test_no_cholesterol_is_a_missing_value() -> None:
     assert (chol > 0).all()
     assert data.roles is not None
     assert (chol[data.roles == 3] == median).all(), "nobody measured it in Switzerland"
+
+
+def test_the_catalogue_equals_the_same_table_as_a_file(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(hospital_table(SHIPPED), tmp_path / "patients.parquet")
+    choice = Choice(label="disease", client="hospital", test="test", missing="impute")
+    own, data = load_path(tmp_path / "patients.parquet", choice), load("heart-hospitals")
+    for name in ("train_x", "train_y", "test_x", "test_y", "roles"):
+        np.testing.assert_array_equal(getattr(own, name), getattr(data, name), strict=True)
+    assert own.role_names == data.role_names
 
 
 def test_a_damaged_hospital(tmp_path: Path) -> None:
