@@ -66,7 +66,7 @@ def test_the_stored_file_gives_the_same_experiment(folder: Path) -> None:
         ({"path": "a.csv", "name": "digits"}, "data.name = 'digits' and data.path = .* exclude each other"),
         ({"name": "digits", "clients": 3, "label": "y"}, r"data.label is for files of your own \(data.path\)"),
         ({"name": "digits", "clients": 3, "size": [2, 2]}, "data.size is for files of your own"),
-        ({"path": "a.csv", "partition": "natural", "clients": 3}, "data.clients does not apply to partition 'natural'"),
+        ({"path": "a.csv", "partition": "natural", "alpha": 0.5}, "data.alpha does not apply to partition 'natural'"),
         ({"path": "a.csv", "partition": "iid"}, "partition 'iid' needs data.clients"),
         ({"path": "a.csv", "test": 1.5}, "data.test = 1.5"),
         ({"path": "a.csv", "missing": "guess"}, "data.missing = 'guess': .*'impute'"),
@@ -95,6 +95,15 @@ def test_natural_is_another_name_for_by_role(folder: Path) -> None:
     assert federate(natural.data, 0).names == ("Budapest", "Cleveland", "Long Beach", "Switzerland")
     with pytest.raises(ConfigError, match=r"data\.partition = 'natural': 'iris' has no natural owners"):
         prepare(parse({"data": {"name": "iris", "partition": "natural"}, "model": "iris_mlp"}))
+
+
+def test_some_of_the_natural_clients(folder: Path) -> None:
+    section = read(folder / "own.toml", ["data.clients=2"]).data
+    assert section.partition == "natural"
+    federation = federate(section, 0)
+    assert len(federation.shards) == 2
+    assert set(federation.names) < {"x", "y", "z"}
+    assert parse({"data": {"path": "a.npz", "clients": 2}}).data.partition == "iid"
 
 
 def stored(folder: Path) -> dict[str, Any]:

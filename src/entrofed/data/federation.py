@@ -173,6 +173,7 @@ class Federation:
             test: The share of rows for testing (default 0.2; of each class its share, the same rows whatever the seed);
                 the column that is true, 1 or "test" for them; a path, or a table in memory.
             partition: How rows are dealt out instead; needs ``clients``, as :meth:`partition` does, and ``options``.
+            clients: How many; with ``client`` and no ``partition``, so many of the natural ones, drawn at random.
             features: The columns to use; None: all that are not otherwise named, or in ``drop``.
             drop: Columns to leave out.
             missing: ``"refuse"`` missing values, ``"impute"`` the median or the most frequent category of the training
@@ -355,9 +356,9 @@ def deal(
 
 
 def _own(source: Any, choice: Choice, *, partition: Partition | None, clients: int | None, **rest: Any) -> Federation:
-    """The user's own data dealt out; it has natural clients unless a partition or a number of clients is given."""
+    """The user's own data dealt out: to natural clients unless a partition, or nothing but a number, is given."""
     data = load_path(source, choice) if isinstance(source, str | Path) else load_table(source, choice)
-    default: Partition = NATURAL if clients is None else "iid"
+    default: Partition = NATURAL if choice.client is not None or clients is None else "iid"
     return deal(data, partition=default if partition is None else partition, clients=clients, **rest)
 
 

@@ -134,10 +134,10 @@ class DataSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _own_data(cls, given: Any, info: ValidationInfo) -> Any:
-        """Own data is called by its file, and has natural clients unless their number or a partition is given."""
+        """Own data is called by its file, and has natural clients unless a partition, or nothing but a number, is given."""
         if not isinstance(given, dict) or not isinstance(given.get("path"), str) or _was_run(info):
             return given
-        natural = "clients" not in given
+        natural = "client" in given or "clients" not in given
         return {"name": Path(given["path"]).stem, **({"partition": NATURAL} if natural else {}), **given}
 
     @model_validator(mode="after")
