@@ -1,6 +1,8 @@
 """``entrofed data describe``, and own data on the command line, called as a user calls them."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -118,6 +120,34 @@ def test_the_written_section_runs(go: Go) -> None:
     assert (code, "valid" in out) == (0, True)
 
 
+def test_a_test_part_of_its_own_goes_into_the_section(go: Go) -> None:
+    Path("sub").mkdir()
+    Path("held-out.csv").write_bytes(Path("visits.csv").read_bytes())
+    words = ("--label", "diagnosis", "--client", "hospital", "--test", "./held-out.csv", "-o", "sub/data.toml")
+    assert go("data", "describe", "visits.csv", *words).code == 0
+    section = tomllib.loads(Path("sub/data.toml").read_text())["data"]
+    assert (section["path"], section["test"]) == ("../visits.csv", "../held-out.csv")
+    Path("sub/made.toml").write_text('rounds = 1\nmodel = "iris_mlp"\n' + Path("sub/data.toml").read_text())
+    assert go("validate", "sub/made.toml").code == 0
+
+
+def test_arrays(go: Go) -> None:
+    np.savez("own.npz", x=RNG.normal(size=(20, 2, 4)), y=np.arange(20) % 2, who=np.repeat(["u", "v"], 10))
+    code, out, _ = go("data", "describe", "own.npz", "--client", "who", "--kind", "tensor", "-o", "data.toml")
+    assert (code, "own.npz: tensor 2x4, 20 rows" in out) == (0, True)
+    assert tomllib.loads(Path("data.toml").read_text())["data"] == {
+        "path": "own.npz",
+        "client": "who",
+        "kind": "tensor",
+    }
+
+
+def test_describing_a_table_does_not_wait_for_torch(go: Go) -> None:
+    code = "import sys, entrofed.data.describe; print({'sklearn', 'torch', 'PIL', 'altair'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
 def test_a_run_of_own_data_and_what_is_said_of_it(go: Go) -> None:
     assert go("run", "own.toml").code == 0
     Path("visits.csv").unlink()
@@ -133,7 +163,7 @@ BAD: dict[str, tuple[tuple[str, ...], int, str]] = {
     "a number": (("numbers.csv", "--label", "a"), 3, "Regression is out of scope"),
     "a picture without label": (("visits.csv", "--plot", "a.png"), 2, "say --label"),
     "a picture without clients": (("visits.csv", "--label", "diagnosis", "--plot", "a.png"), 2, "say --client"),
-    "a section without label": (("visits.csv", "-o", "a.toml"), 2, "needs the label"),
+    "a section without label": (("visits.csv", "-o", "a.toml"), 2, "need the label; say --label"),
     "no folder": (("visits.csv", "--label", "diagnosis", "-o", "none/a.toml"), 2, "there is no folder none"),
     "an ending": (("visits.xls",), 3, "known are .csv, .tsv, .parquet"),
     "an option": (("visits.csv", "--missing", "guess"), 2, ""),

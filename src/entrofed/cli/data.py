@@ -58,6 +58,9 @@ def data_describe(
     missing: Annotated[
         Literal["refuse", "impute", "drop_rows"], Parameter(help="What to do about missing values.")
     ] = "refuse",
+    kind: Annotated[
+        Literal["image", "table", "text", "tensor"] | None, Parameter(help="What the samples of arrays are.")
+    ] = None,
     size: Annotated[tuple[int, int] | None, Parameter(help="Height and width that pictures are resized to.")] = None,
     plot: Annotated[Path | None, Parameter(help="Draw who holds what, as .png, .svg or .json.")] = None,
     json: Annotated[bool, Parameter(help="Print all of it as JSON.", negative="")] = False,
@@ -68,11 +71,9 @@ def data_describe(
     from entrofed.data.describe import describe_path
     from entrofed.data.tabular.choice import Choice
 
-    if plot is not None and label is None:
-        raise ConfigError("--plot draws which client holds which classes; say --label, and --client for a table")
-    if out is not None and label is None and path.is_file():
-        raise ConfigError(f"--out {out}: a [data] section needs the label; say --label")
-    found = describe_path(path, Choice(label, client, _share(test), features, drop, missing, size=size))
+    found = describe_path(path, Choice(label, client, _share(test), features, drop, missing, kind, size))
+    if not found.section and (plot is not None or out is not None):
+        raise ConfigError(f"{path}: a picture and a [data] section need the label; say --label")
     if json:
         terminal.console.print_json(data=found.to_json())
     else:
@@ -102,6 +103,7 @@ def _draw(found: "Description", path: Path) -> None:
 
 def _write(found: "Description", out: Path) -> None:
     """The section, with paths as seen from the file, as an experiment file has them."""
+    from entrofed.data.tabular.choice import names_a_file
     from entrofed.experiment.toml import dumps
     from entrofed.files import write_whole
 
@@ -109,6 +111,9 @@ def _write(found: "Description", out: Path) -> None:
         raise ConfigError(f"--out {out}: there is such a file; choose another name")
     if not out.parent.is_dir():
         raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first")
-    seen = os.path.relpath(Path(found.path).resolve(), out.parent.resolve())
-    write_whole(out, dumps({"data": {**found.section, "path": seen}}).lstrip())
+    paths = {
+        key: value for key, value in found.section.items() if key == "path" or (key == "test" and names_a_file(value))
+    }
+    seen = {key: os.path.relpath(Path(value).resolve(), out.parent.resolve()) for key, value in paths.items()}
+    write_whole(out, dumps({"data": {**found.section, **seen}}).lstrip())
     terminal.errors.print(f"The section: {out}")

@@ -4,19 +4,17 @@ A table is read once, in batches, and never held in memory.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.data.dataset import Dataset
 from entrofed.data.files.array_columns import holds_arrays
-from entrofed.data.files.hugging_face import is_saved_dataset
-from entrofed.data.files.load import TABLES, load_path, open_rows
 from entrofed.data.files.rows import Rows
-from entrofed.data.tabular.choice import TEST_SHARE, Choice
+from entrofed.data.files.tables import is_table, open_rows
+from entrofed.data.tabular.choice import TEST_SHARE, Choice, names_a_file
 from entrofed.data.tabular.labels import class_names, class_numbers
 from entrofed.data.tabular.scan import FEW, Column, Scan, scan
 from entrofed.info.entropy import entropy_of_counts
@@ -86,19 +84,18 @@ class Description:
 
 def describe_path(path: Path, choice: Choice) -> Description:
     """Read a file or folder as an experiment would, as far as there is a label."""
-    if path.suffix not in TABLES and not is_saved_dataset(path):
-        return _of_dataset(path, choice, load_path(path, choice))
+    if not is_table(path):
+        return _of_arrays(path, choice)
     rows, _ = open_rows(path)
-    if choice.label is not None:
-        features, _ = choice.columns(rows)
-        if len(features) == 1 and holds_arrays(rows.types[features[0]]):
-            return _of_dataset(path, choice, load_path(path, choice))
-    return _of_table(path, choice, rows)
-
-
-def _of_table(path: Path, choice: Choice, rows: Rows) -> Description:
+    alone = replace(choice, test=None) if names_a_file(choice.test) else choice
+    features, roles = (list(rows.types), []) if choice.label is None else alone.columns(rows)
+    if len(features) == 1 and holds_arrays(rows.types[features[0]]):
+        return _of_arrays(path, choice)
     choice.only_of_tables(rows.where)
-    features, roles = (list(rows.types), []) if choice.label is None else choice.columns(rows)
+    return _of_table(path, choice, rows, features, roles)
+
+
+def _of_table(path: Path, choice: Choice, rows: Rows, features: Sequence[str], roles: Sequence[str]) -> Description:
     found = scan(rows, [*features, *roles], unlimited=choice.client)
     by_role = {choice.label: "label", choice.client: "client", choice.test: "test"}
     facts = tuple(_facts(found.columns[name], by_role.get(name, "")) for name in rows.types if name in found.columns)
@@ -114,8 +111,11 @@ def _of_table(path: Path, choice: Choice, rows: Rows) -> Description:
     return Description(str(path), "table", found.rows, facts, *_counted(y, classes, *owners), section)
 
 
-def _of_dataset(path: Path, choice: Choice, data: Dataset) -> Description:
+def _of_arrays(path: Path, choice: Choice) -> Description:
     """Arrays and pictures; the rows of clients are those of the training part."""
+    from entrofed.data.files.load import load_path  # needs torch, which takes longer than to read a table
+
+    data = load_path(path, choice)
     kinds = f"{data.kind} {'x'.join(str(side) for side in data.train_x.shape[1:])}"
     y = np.concatenate([data.train_y, data.test_y])
     nobody = np.full(len(data.test_y), -1)

@@ -356,7 +356,7 @@ def deal(
 
 
 def _own(source: Any, choice: Choice, *, partition: Partition | None, clients: int | None, **rest: Any) -> Federation:
-    """The user's own data dealt out: to natural clients unless a partition, or nothing but a number, is given."""
+    """The user's own data dealt out: to natural clients unless a partition or only their number is given."""
     data = load_path(source, choice) if isinstance(source, str | Path) else load_table(source, choice)
     default: Partition = NATURAL if choice.client is not None or clients is None else "iid"
     return deal(data, partition=default if partition is None else partition, clients=clients, **rest)

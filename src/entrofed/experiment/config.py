@@ -134,7 +134,7 @@ class DataSection(Section):
     @model_validator(mode="before")
     @classmethod
     def _own_data(cls, given: Any, info: ValidationInfo) -> Any:
-        """Own data is called by its file, and has natural clients unless a partition, or nothing but a number, is given."""
+        """Own data is called by its file, and has natural clients unless a partition or only their number is given."""
         if not isinstance(given, dict) or not isinstance(given.get("path"), str) or _was_run(info):
             return given
         natural = "client" in given or "clients" not in given

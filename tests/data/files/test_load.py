@@ -17,8 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from entrofed.data.dataset import Dataset
-from entrofed.data.files.load import ENDINGS, TABLES, load_path, load_table
-from entrofed.data.tabular.choice import Choice
+from entrofed.data.files.load import load_path, load_table
+from entrofed.data.files.tables import TABLES
+from entrofed.data.tabular.choice import ENDINGS, Choice
 from entrofed.errors import DataError, EntrofedError
 
 RNG = np.random.default_rng(0)

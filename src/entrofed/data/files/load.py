@@ -12,27 +12,16 @@ from numpy.typing import NDArray
 
 from entrofed.data.dataset import Dataset
 from entrofed.data.files.array_columns import holds_arrays, holds_pictures, read_arrays
-from entrofed.data.files.arrow import open_arrow
-from entrofed.data.files.csv import open_csv
-from entrofed.data.files.hugging_face import is_saved_dataset, open_saved
 from entrofed.data.files.memory import memory_rows
 from entrofed.data.files.npz import read_npz
-from entrofed.data.files.parquet import open_parquet
 from entrofed.data.files.pictures import PictureFiles, picture_files, read_pictures
 from entrofed.data.files.rows import Rows
+from entrofed.data.files.tables import is_table, open_rows, there
 from entrofed.data.own import dataset_of
-from entrofed.data.tabular.choice import ENDINGS, TEST_SHARE, Choice, names_a_file
+from entrofed.data.tabular.choice import TEST_SHARE, Choice, names_a_file
 from entrofed.data.tabular.split import TEST, TRAIN, split_rows, split_test
 from entrofed.data.tabular.table import table_dataset
-from entrofed.errors import ConfigError, DataError
-
-TABLES = {
-    ".csv": open_csv,
-    ".tsv": open_csv,
-    ".parquet": open_parquet,
-    ".arrow": open_arrow,
-    ".feather": open_arrow,
-}
+from entrofed.errors import ConfigError
 
 
 def load_path(path: str | Path, choice: Choice) -> Dataset:
@@ -41,8 +30,8 @@ def load_path(path: str | Path, choice: Choice) -> Dataset:
     ``path`` is a table (.csv .tsv .parquet .arrow .feather), arrays (.npz), a folder of pictures by class or by client
     and class, or a dataset that Hugging Face saved. ``choice.test`` may be the path of another of the same kind.
     """
-    path = _there(path)
-    if path.is_dir() and not is_saved_dataset(path):
+    path = there(Path(path))
+    if path.is_dir() and not is_table(path):
         return _of_pictures(path, choice)
     if path.suffix == ".npz":
         return _of_arrays(path, choice)
@@ -55,20 +44,10 @@ def load_table(table: Any, choice: Choice) -> Dataset:
     return load_rows(memory_rows(table), choice, name="table")
 
 
-def open_rows(path: str | Path) -> tuple[Rows, Rows | None]:
-    """The rows of a table and, where a saved dataset has one, of its test part."""
-    path = _there(path)
-    if path.is_dir():
-        return open_saved(path)
-    if path.suffix not in TABLES:
-        raise DataError(f"{path}: known are {', '.join(ENDINGS)}, and folders of pictures or of a saved dataset")
-    return TABLES[path.suffix](path), None
-
-
 def load_rows(rows: Rows, choice: Choice, *, name: str, test: Rows | None = None) -> Dataset:
     """Rows of a table, or of one column of pictures or arrays. ``test``: their test part, unless ``choice`` has one."""
     if names_a_file(choice.test):
-        test, choice = open_rows(choice.test)[0], replace(choice, test=None)
+        test, choice = open_rows(Path(choice.test))[0], replace(choice, test=None)
     elif isinstance(choice.test, str | Real):
         test = None
     elif choice.test is not None:
@@ -80,20 +59,13 @@ def load_rows(rows: Rows, choice: Choice, *, name: str, test: Rows | None = None
     return table_dataset(rows, choice, name=name, test=test)
 
 
-def _there(path: str | Path) -> Path:
-    path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file or folder")
-    return path
-
-
 def _other(test: Any, where: str) -> Path:
     """The file or folder with the test part of one that has no columns."""
     if not names_a_file(test):
         raise ConfigError(
             f"{where}: test = {test!r} is neither a share nor a path; a folder is named with a slash, ./test"
         )
-    return _there(test)
+    return there(Path(test))
 
 
 def _of_column(rows: Rows, choice: Choice, name: str, test: Rows | None, column: str, roles: Sequence[str]) -> Dataset:
