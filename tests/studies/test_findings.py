@@ -1,5 +1,6 @@
 """What is found in label counts: figures by hand, known results, samples of large federations."""
 
+import tracemalloc
 from dataclasses import dataclass, field, replace
 from math import log2
 from typing import ClassVar
@@ -107,6 +108,19 @@ def test_a_large_federation_is_sampled(monkeypatch):
     assert found(CountTable.of(counts), cohort=30).cohort == 7
     monkeypatch.setattr(module, "WORK", 2 * 4 * 5 * 4 * 40 * 12)  # seeds, plays, cohort, classes, clients, rounds
     assert (found(CountTable.of(counts), cohort=5, rounds=80)).rounds == 12
+
+
+def test_memory_stays_bounded(monkeypatch):
+    """Of many clients, a few copies of their counts at most."""
+    monkeypatch.setattr(module, "STARTS", 1)
+    monkeypatch.setattr(module, "DRAWS", 20)
+    table = CountTable.of(np.random.default_rng(0).integers(0, 4, (30_000, 40)) + 1)
+    tracemalloc.start()
+    here = found(table, cohort=5, rounds=2, seeds=1, buffers=(0.5,), epsilons=())
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (here.clients, here.sampled) == (30_000, 2000)
+    assert most < 6 * table.counts.nbytes
 
 
 def test_selectors_that_need_counts_alone_are_found_by_themselves(monkeypatch):

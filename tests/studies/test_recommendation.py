@@ -73,6 +73,7 @@ def test_nothing_to_choose(plain):
     found = recommend(replace(plain, selectors=(), preferred=""))
     assert "All clients take part in every round" in found.sentences[1]
     assert found.selector == "random"
+    assert tomllib.loads(found.settings) == {"method": {"cohort": 4}}
 
 
 def test_who_is_used_too_often(plain):

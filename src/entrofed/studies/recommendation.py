@@ -57,7 +57,7 @@ def recommend(findings: Findings) -> Recommendation:
         _pool(findings, worth),
         _sizes(findings),
         _noise(findings, worth),
-        _secure(worth),
+        _secure(findings, worth),
     ]
     return Recommendation(
         RANDOM if worth is None else worth.title, tuple(filter(None, sentences)), _settings(findings, worth)
@@ -191,9 +191,10 @@ def _bearable(findings: Findings, worth: Chosen) -> float | None:
     return found
 
 
-def _secure(worth: Chosen | None) -> str:
+def _secure(findings: Findings, worth: Chosen | None) -> str:
     if worth is None:
-        return "Random cohorts with weights by size, or equal ones, work under secure aggregation."
+        who = "Random cohorts" if findings.selectors else "All clients"
+        return f"{who} with weights by size, or equal ones, work under secure aggregation."
     return (
         "It works under secure aggregation: cohort and weights are known before the updates, so their sum is enough. "
         "The server then still knows each client's label counts, noised or not."
@@ -201,8 +202,10 @@ def _secure(worth: Chosen | None) -> str:
 
 
 def _settings(findings: Findings, worth: Chosen | None) -> str:
-    chosen: dict[str, Any] = {"name": RANDOM} if worth is None else worth.selector
-    table: dict[str, Any] = {"method": {"cohort": findings.cohort, "selector": chosen}}
+    method: dict[str, Any] = {"cohort": findings.cohort}
+    if findings.selectors:
+        method["selector"] = {"name": RANDOM} if worth is None else worth.selector
+    table = {"method": method}
     epsilon = None if worth is None else _bearable(findings, worth)
     if epsilon is not None:
         table["privacy"] = {"epsilon": epsilon}

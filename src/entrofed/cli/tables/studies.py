@@ -11,20 +11,21 @@ from entrofed.studies.adversaries import ATTACKS, CAP
 def selection_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
     """The study of selectors, a table for each partition."""
     for title in dict.fromkeys(row["partition"] for row in rows):
-        table = Table("selector", "entropy (bits)", "all labels", "certain", "clients", "fairness", title=title)
-        table.columns[0].no_wrap = table.columns[1].no_wrap = True
+        table = Table("selector", "bits", "all labels", "certain", "clients", "fairness", title=title)
+        for column in table.columns:
+            column.no_wrap = column.header != "all labels"
         table.caption = (
-            "all labels: share of cohorts that hold every label; certain: share with more than log2(C-1) bits, which "
-            "implies it; clients: chosen at least once; fairness: Jain's index of participation"
+            "bits: entropy of the cohorts' labels; all labels: share of cohorts that hold every label; certain: share "
+            "with more than log2(C-1) bits, which implies it; clients: chosen at least once; fairness: Jain's index of "
+            "participation"
         )
         for row in rows:
             if row["partition"] != title:
                 continue
-            spread = "" if row["entropy_std"] is None else f" ± {row['entropy_std']:.3f}"
             shares = [f"{row[metric]:.2f}" for metric in ("full_coverage", "above")]
             table.add_row(
                 row["selector"],
-                f"{row['entropy']:.3f}{spread}",
+                _spread(row, "entropy", ".3f"),
                 *shares,
                 f"{row['distinct']:.1f}",
                 f"{row['fairness']:.2f}",
