@@ -5,7 +5,7 @@ from math import log2
 from textwrap import fill, wrap
 
 from entrofed.info.skew import Spread
-from entrofed.studies.findings import LARGEST_COHORT, Findings
+from entrofed.studies.findings import LARGEST_COHORT, NOT_PLAYED, Findings
 from entrofed.studies.recommendation import Recommendation, level
 from entrofed.suite.statistics import Interval
 
@@ -122,7 +122,7 @@ def _selectors(findings: Findings) -> Iterator[str]:
         f"{findings.rounds} rounds, {findings.seeds} seed{'s' * (findings.seeds != 1)}; ± is the 95% interval of the "
         "mean; gain: over random. Clients: that took part, of those that could have; most used: in how many rounds the "
         "client took part that did most. kl takes the same clients in every round and lets them train on a part of "
-        "their data.",
+        f"their data. Not played: {'; '.join(f'{name} ({why})' for name, why in NOT_PLAYED.items())}.",
         WIDTH,
     )
 

@@ -47,8 +47,12 @@ STARTS = 10
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500)
 CURVE = 100
 """The curve of cohort sizes goes up to this, or to twice the cohort."""
-DO_NOT_CHOOSE = ("full", "scripted")
-"""Selectors that only look at who is there, or into a list."""
+NOT_PLAYED = {
+    "full": "takes everybody",
+    "scripted": "follows a list",
+    "maxent": "chooses for weights of its own, which pooled labels do not show, and takes its time",
+}
+"""Selectors that could be played and are not, and why."""
 RANDOM = "random"
 
 
@@ -298,7 +302,7 @@ def count_based(buffers: Sequence[float], clients: int, cohort: int) -> list[tup
             part = build("selector", name)
         except ConfigError:  # it needs hyperparameters that nobody gives
             continue
-        if name in DO_NOT_CHOOSE or part.needs or any(fact.name != LABEL_COUNTS for fact in part.facts):
+        if name in NOT_PLAYED or part.needs or any(fact.name != LABEL_COUNTS for fact in part.facts):
             continue
         if "buffer" not in parameters(maker):
             found.append((name, {"name": name}))
