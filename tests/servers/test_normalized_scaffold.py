@@ -6,32 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.quadratics import Point, Quadratic, points
+from tests.quadratics import params, play
 
-from entrofed.backends.base import Workload
-from entrofed.backends.inline import InlineBackend
-from entrofed.core.job import Job, Rules
-from entrofed.core.params import Layout, Params
-from entrofed.core.parts import Method
-from entrofed.core.round import Evaluated, run_round
+from entrofed.core.params import Layout
 from entrofed.core.tasks import TrainTask
-from entrofed.core.types import ClientTable, Context, State, Update
+from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import MethodSection, parse
 from entrofed.objectives.cross_entropy import CrossEntropy
-from entrofed.selectors.full import FullSelection
 from entrofed.selectors.scripted import Scripted
 from entrofed.servers.average import Average, average
 from entrofed.servers.normalized import AccumulatedSteps, Normalized, accumulated
 from entrofed.servers.scaffold import ControlVariate, Scaffold
 from entrofed.weighers.data_size import DataSize
-from entrofed.weighers.uniform import Uniform
 
 NO_COUNTERS, PLAIN = np.zeros(0, np.int64), CrossEntropy()
-
-
-def params(*values):
-    return Params(np.array(values, np.float32), NO_COUNTERS)
 
 
 def context(start, clients=2):
@@ -122,33 +111,6 @@ def test_a_liar_cannot_divide_by_nothing():
 
 
 # Quadratics h (x - b)^2 / 2
-
-
-class Nothing:
-    """Nobody looks at the models."""
-
-    def after_round(self, before, plan, outcome):
-        return Evaluated()
-
-
-def play(rule, curvatures, optima, *, lr, steps, momentum=0.0, rounds=1, selector=None, weigher=None):
-    """Rounds of clients with one quadratic each, from x = 1; yields the state after each."""
-    n = len(optima)
-    federation = points(*zip(curvatures, optima, strict=True))
-    backend = InlineBackend()
-    layout = Layout.of(Point())
-    backend.open(Workload(federation, Point, layout))
-    method = Method(selector or FullSelection(), weigher or Uniform(), Quadratic(), rule)
-    section = MethodSection(batch_size=1, epochs=steps, lr=lr, momentum=momentum)
-    rules = Rules(rounds=rounds, cohort=n, training=section.training(), evaluate_every=10**9)
-    table = ClientTable(federation.sizes, classes=2, trainable=1)
-    start = params(1)
-    everybody = np.arange(n)
-    state = State(0, start, method.selector.init(table, everybody), rule.init(start, table, everybody))
-    job = Job(method, rules, table, everybody, layout, seed=0)
-    for _ in range(rounds):
-        state, _ = run_round(job, state, backend, Nothing())
-        yield state
 
 
 def test_scaf_1():

@@ -1,5 +1,7 @@
 """The optimizers of local training, and what else moves parameters."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import ClassVar
 
@@ -110,6 +112,18 @@ def clip(slopes: Tensors, most: float) -> None:
     """
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))
     torch._foreach_mul_(slopes, torch.clamp(most / (norm + 1e-6), max=1.0))
+
+
+@contextmanager
+def uphill(module: torch.nn.Module, gradients: Gradients, slopes: Tensors, distance: float) -> Iterator[None]:
+    """The parameters are moved by ``distance`` along the gradient; they and all buffers are put back afterwards."""
+    tensors = [*gradients.parameters, *module.buffers()]
+    kept = [tensor.clone() for tensor in tensors]
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))
+    torch._foreach_add_(gradients.parameters, torch._foreach_mul(slopes, distance / (norm + 1e-12)))
+    yield
+    for tensor, before in zip(tensors, kept, strict=True):
+        tensor.copy_(before)
 
 
 class Steering:

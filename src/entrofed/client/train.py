@@ -13,7 +13,7 @@ import torch
 
 from entrofed.client.augment import AUGMENTS
 from entrofed.client.model import Inputs, LocalModel
-from entrofed.client.optimizers import OPTIMIZERS, SGD, Adam, Steering
+from entrofed.client.optimizers import OPTIMIZERS, SGD, Adam, Steering, uphill
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, Training, Update
@@ -63,8 +63,13 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
             gradients = model.gradients(objective, x, y, given)
             if optimizer is None:
                 optimizer = OPTIMIZERS[training.optimizer](gradients, training, task.client_state)
-                steering = Steering(gradients, objective.pull, correction, training)
-            loss, slopes = gradients(x, y, given, whole=size == training.batch_size)
+                pull = objective.pull + (0.0 if rule is None else rule.pull)
+                steering = Steering(gradients, pull, correction, training)
+            whole = size == training.batch_size
+            loss, slopes = gradients(x, y, given, whole=whole)
+            if objective.sharpness:
+                with uphill(model.module, gradients, slopes, objective.sharpness):
+                    _, slopes = gradients(x, y, given, whole=whole)
             steering.before_step(slopes)
             optimizer.step(slopes)
             steering.after_step()

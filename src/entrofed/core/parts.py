@@ -200,6 +200,11 @@ class ClientRule(Part, Protocol):
         """Nothing, at the client; how much the server must see of what is sent is the server rule's to say."""
         return "sum"
 
+    @property
+    def pull(self) -> float:
+        """How strongly parameters are drawn to where they started, besides the objective's pull."""
+        return 0.0
+
     def correction(self, task: "TrainTask") -> Correction | None:
         """A vector that steers every step."""
         return None
@@ -279,6 +284,11 @@ class Objective(Part, Protocol):
         return 0.0
 
     @property
+    def sharpness(self) -> float:
+        """How far uphill the gradient of each step is taken; 0: where the parameters are."""
+        return 0.0
+
+    @property
     def plain(self) -> bool:
         """Whether any client that trains a classifier minimizes just this."""
         return False
@@ -290,6 +300,10 @@ class Objective(Part, Protocol):
     def check_classes(self, classes: int) -> None:
         """Raise a ConfigError if the objective cannot tell so many classes apart."""
         return
+
+    def broadcast(self, clients: ClientTable, cohort: Sequence[int]) -> PartState:
+        """What goes to the clients of a round's cohort besides the model."""
+        return {}
 
     def begin(self, task: "TrainTask", data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
         """Called once for each client and round; what it returns is called with the inputs of each batch."""

@@ -161,6 +161,7 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
         selection = method.selector.select(selector, clients, candidates, rules.cohort, rng)
     _check_cohort(selection.clients, candidates, method.selector.name)
     selection = replace(selection, reasons=scalars(selection.reasons, f"selector {method.selector.name!r}: reasons"))
+    broadcast = {**broadcast, **method.objective.broadcast(clients, selection.clients)}
     gone = rules.faults.dropped(job.seed, state.round, selection.clients)
     tasks = tuple(
         training.task(client, broadcast, limits=selection.limits.get(client))

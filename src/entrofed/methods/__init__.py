@@ -5,14 +5,25 @@
 """
 
 from entrofed.methods.baselines import full, power_of_choice, reselection
-from entrofed.methods.drift import fedconcat, fedlc, fednova, fedprox, fedrs, moon, scaffold
+from entrofed.methods.drift import (
+    cohort_prior,
+    fedconcat,
+    feddyn,
+    fedlc,
+    fednova,
+    fedprox,
+    fedrs,
+    fedsam,
+    moon,
+    scaffold,
+)
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import fedentopt_maxent, maxent, maxent_momentum, maxent_scaffold, maxent_weights
 from entrofed.methods.recipe import Recipe, method_of
 from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
-from entrofed.methods.weighing import fedasl, fedep, fedklentropy, inv_entropy, max_entropy
+from entrofed.methods.weighing import fedasl, feddisco, fedep, fedklentropy, inv_entropy, max_entropy
 from entrofed.registry import OURS
 
 __all__ = ["METHODS", "Recipe", "method_of"]
@@ -33,12 +44,16 @@ METHODS: dict[str, Recipe] = {
         inv_entropy,
         fedep,
         fedasl,
+        feddisco,
         fedprox,
         fednova,
         scaffold,
+        feddyn,
+        fedsam,
         moon,
         fedrs,
         fedlc,
+        cohort_prior,
         fedconcat,
         minimax_sim,
         convex_hull,

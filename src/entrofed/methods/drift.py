@@ -4,16 +4,20 @@ from entrofed.core.parts import Method, Objective, ServerRule
 from entrofed.methods.recipe import recipe
 from entrofed.objectives.branch import Branch
 from entrofed.objectives.calibrated import Calibrated
+from entrofed.objectives.cohort_prior import CohortPrior
 from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.restricted_softmax import RestrictedSoftmax
+from entrofed.objectives.sharpness import Sharpness
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
 from entrofed.servers.concat import Concat
+from entrofed.servers.dynamic import Dynamic
 from entrofed.servers.normalized import Normalized
 from entrofed.servers.scaffold import Scaffold
 from entrofed.weighers.data_size import DataSize
+from entrofed.weighers.uniform import Uniform
 
 
 @recipe
@@ -71,6 +75,30 @@ def scaffold() -> Method:
     Algorithm 1. Differs from the paper: weights by data size, and momentum is accounted for; see the server rule.
     """
     return _fedavg(server=Scaffold())
+
+
+@recipe
+def feddyn() -> Method:
+    """Equal weights, and a regularizer that changes from round to round.
+
+    Reference: Acar et al., "Federated Learning Based on Dynamic Regularization", ICLR 2021, Algorithm 1.
+    """
+    return Method(RandomSelection(), Uniform(), CrossEntropy(), Dynamic())
+
+
+@recipe
+def fedsam() -> Method:
+    """FedAvg with clients that look for flat minima.
+
+    Reference: Qu et al., "Generalized Federated Learning via Sharpness Aware Minimization", ICML 2022.
+    """
+    return _fedavg(objective=Sharpness())
+
+
+@recipe
+def cohort_prior() -> Method:
+    """FedAvg with logits adjusted by the pooled labels of the cohort."""
+    return _fedavg(objective=CohortPrior())
 
 
 @recipe

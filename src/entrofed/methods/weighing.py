@@ -5,6 +5,7 @@ from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
+from entrofed.weighers.discrepancy import Discrepancy
 from entrofed.weighers.label_entropy import LabelEntropy
 from entrofed.weighers.loss_deviation import LossDeviation
 from entrofed.weighers.pooled_kl import PooledKL
@@ -49,6 +50,15 @@ def fedep() -> Method:
     Decentralized Federated Learning", Algorithms 1 and 2. Differs from the paper: central, and smoothed.
     """
     return _weighed(PooledKL())
+
+
+@recipe
+def feddisco() -> Method:
+    """By size, less for clients whose labels are far from uniform.
+
+    Reference: Ye et al., "FedDisco: Federated Learning with Discrepancy-Aware Collaboration", ICML 2023.
+    """
+    return _weighed(Discrepancy())
 
 
 @recipe

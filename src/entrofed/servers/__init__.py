@@ -6,6 +6,7 @@ from entrofed.servers.average import Average
 from entrofed.servers.averaged import Averaged
 from entrofed.servers.clipped import Clipped
 from entrofed.servers.concat import Concat, FewBatches
+from entrofed.servers.dynamic import Dynamic, DynamicRegularizer
 from entrofed.servers.krum import Krum
 from entrofed.servers.median import Median
 from entrofed.servers.momentum import Momentum
@@ -18,6 +19,7 @@ SERVERS: dict[str, type[ServerRule]] = by_name(
     Averaged,
     Normalized,
     Scaffold,
+    Dynamic,
     Momentum,
     FedAdam,
     FedYogi,
@@ -29,5 +31,5 @@ SERVERS: dict[str, type[ServerRule]] = by_name(
     Concat,
 )
 
-CLIENT_RULES: dict[str, type[ClientRule]] = by_name(AccumulatedSteps, ControlVariate, FewBatches)
+CLIENT_RULES: dict[str, type[ClientRule]] = by_name(AccumulatedSteps, ControlVariate, DynamicRegularizer, FewBatches)
 """What clients do for some of them."""

@@ -72,6 +72,10 @@ class Averaged(Wrapper, ServerRule):
         """The other rule decides."""
         self.server.check(method, training)
 
+    def phase_round(self, number: int, rounds: int, state: PartState) -> tuple[int, int]:
+        """The other rule's."""
+        return self.server.phase_round(number, rounds, state)
+
     def network(self, build: Build) -> Build:
         """The other rule's."""
         return self.server.network(build)

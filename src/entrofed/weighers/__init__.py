@@ -3,6 +3,7 @@
 from entrofed.core.parts import Weigher, by_name
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
+from entrofed.weighers.discrepancy import Discrepancy
 from entrofed.weighers.label_entropy import LabelEntropy
 from entrofed.weighers.loss_deviation import LossDeviation
 from entrofed.weighers.maxent import MaxEnt
@@ -18,6 +19,7 @@ WEIGHERS: dict[str, type[Weigher]] = by_name(
     Uniform,
     LabelEntropy,
     MaxEnt,
+    Discrepancy,
     WeightHistogramKL,
     PredictionEntropy,
     PooledKL,

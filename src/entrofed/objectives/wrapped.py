@@ -1,0 +1,63 @@
+"""What objectives that wrap another one have in common."""
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+import torch
+from pydantic import ConfigDict
+
+from entrofed.core.parts import Given, ModelRuntime, Objective, Wrapper
+from entrofed.core.tasks import TrainTask
+from entrofed.core.types import ClientData, ClientTable, PartState, Update
+
+
+class WrappedObjective(Wrapper, Objective):
+    """Another objective, and whatever it needs; a subclass has it as the field ``objective``."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
+
+    objective: Objective
+
+    @property
+    def wrapped(self) -> Objective:
+        """The other objective."""
+        return self.objective
+
+    @property
+    def terms(self) -> tuple[str, ...]:
+        """Those of the other objective."""
+        return self.objective.terms
+
+    @property
+    def pull(self) -> float:
+        """The other objective's."""
+        return self.objective.pull
+
+    @property
+    def sharpness(self) -> float:
+        """The other objective's."""
+        return self.objective.sharpness
+
+    def check(self, model: torch.nn.Module) -> None:
+        """The other objective decides."""
+        self.objective.check(model)
+
+    def check_classes(self, classes: int) -> None:
+        """The other objective decides."""
+        self.objective.check_classes(classes)
+
+    def broadcast(self, clients: ClientTable, cohort: Sequence[int]) -> PartState:
+        """The other objective's."""
+        return self.objective.broadcast(clients, cohort)
+
+    def begin(self, task: TrainTask, data: ClientData, model: ModelRuntime) -> Callable[[torch.Tensor], Given]:
+        """The other objective's."""
+        return self.objective.begin(task, data, model)
+
+    def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The other objective's."""
+        return self.objective.loss(model, x, y, given)
+
+    def remember(self, task: TrainTask, update: Update) -> PartState:
+        """The other objective's."""
+        return self.objective.remember(task, update)
