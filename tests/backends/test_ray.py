@@ -169,3 +169,26 @@ def test_a_killed_actor_is_replaced(cluster, tmp_path):
     finally:
         backend.close()
     check_same(here, there, chosen)
+
+
+def test_a_users_own_code_gets_to_actors(head, tmp_path):
+    """A file that an experiment refers to, and functions that no module has."""
+    (tmp_path / "nets.py").write_text(
+        "from torch import nn\n"
+        "class Net(nn.Sequential):\n"
+        "    def __init__(self, shape, classes):\n"
+        "        super().__init__(nn.Flatten(), nn.LazyLinear(classes))\n"
+        "class Smoothed:\n"
+        "    def loss(self, model, x, y, given):\n"
+        "        return nn.functional.cross_entropy(model(x), y, label_smoothing=0.1)\n"
+    )
+    code = str(tmp_path / "nets.py")
+    chosen = experiment("fedavg", model=f"{code}:Net")
+    chosen = parse({**chosen.model_dump(exclude_unset=True), "method": {"cohort": 3, "objective": f"{code}:Smoothed"}})
+    backend = RayBackend(1)
+    try:
+        run(chosen, RunFolder(tmp_path / "there"), backend=backend)
+    finally:
+        backend.close()
+    run(chosen, RunFolder(tmp_path / "here"), backend=InlineBackend())
+    check_same(RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there"), chosen)

@@ -21,12 +21,14 @@ from typing import Any
 import torch
 
 from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
+from entrofed.backends.sending import REMEDY
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.work import attempt
 from entrofed.core.params import Layout, Params
 from entrofed.core.tasks import Task
 from entrofed.core.types import Failure
 from entrofed.errors import ConfigError, LostModelsError
+from entrofed.registry.references import FILES
 
 log = logging.getLogger("entrofed")
 
@@ -132,7 +134,13 @@ class RayBackend(Backend):
 
     def open(self, workload: Workload) -> None:
         """Put the data into the object store, and set up every actor."""
-        self._workload = self._ray.put(workload)
+        for module in FILES.values():  # a user's files, which no actor can import
+            self._ray.cloudpickle.register_pickle_by_value(module)
+        try:
+            self._workload = self._ray.put(workload)
+        except TypeError as error:
+            why = str(error.__cause__ or error)
+            raise ConfigError(f"the network cannot be sent to Ray's actors: {why}; {REMEDY}") from error
         self._ray.get([actor.open.remote(self._workload, place) for place, actor in enumerate(self._actors)])
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
