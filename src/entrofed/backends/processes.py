@@ -61,6 +61,7 @@ class ProcessBackend(Backend):
         self._timeout = timeout
         self._workers = [_Worker(number) for number in range(workers)]
         self._data: SharedArrays | None = None
+        self._outbox = Outbox()
 
     def open(self, workload: Workload) -> None:
         """Give every worker the data and the model of an experiment."""
@@ -82,12 +83,13 @@ class ProcessBackend(Backend):
             device=workload.device,
             precision=workload.precision,
         )
-        outbox = Outbox()
+        self._outbox = Outbox()
         for worker in self._workers:
-            worker.open(setting, outbox)
+            worker.open(setting, self._outbox)
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Do the tasks, longest first, on whichever worker is free; what moves more than it computes, here."""
+        self._outbox.begin()
         outcomes: list[Any] = [attempt(task, None) if task.near else None for task in tasks]
         waiting, tries = deque(self._bundles(tasks)), [0] * len(tasks)
         idle = list(self._workers)

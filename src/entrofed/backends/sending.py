@@ -47,14 +47,22 @@ class Outbox:
 
     def __init__(self) -> None:
         self.contents: list[bytes] = []
-        self._numbers: dict[int, tuple[Any, int]] = {}  # with the object, whose id is its own as long as it lives
+        self._numbers: dict[bytes, int] = {}
+        self._known: dict[int, tuple[Any, int]] = {}  # with the object, whose id is its own as long as it lives
+
+    def begin(self) -> None:
+        """Before tasks: objects are looked at again, for they may have changed."""
+        self._known.clear()
 
     def number(self, thing: Any) -> int:
         """The number of an object among those that a worker keeps."""
-        if id(thing) not in self._numbers:
-            self.contents.append(packed(thing))
-            self._numbers[id(thing)] = thing, len(self.contents) - 1
-        return self._numbers[id(thing)][1]
+        if id(thing) not in self._known:
+            content = packed(thing)
+            if content not in self._numbers:
+                self._numbers[content] = len(self.contents)
+                self.contents.append(content)
+            self._known[id(thing)] = thing, self._numbers[content]
+        return self._known[id(thing)][1]
 
     def dumps(self, message: Any) -> memoryview:
         """A message in which own objects are numbers; what is new among them is in ``contents`` from then on."""

@@ -1,7 +1,8 @@
 """The model that local training works on: one per worker, reused for every client.
 
 Convolutions are kept channels-last, the order that the CPU kernels want; :meth:`LocalModel.load` and
-:meth:`LocalModel.dump` translate from and to the ordinary order of :class:`~entrofed.core.params.Layout`.
+:meth:`LocalModel.dump` translate from and to the ordinary order of :class:`~entrofed.core.params.Layout`. A module that
+says ``channels_last = False`` is left in the ordinary order: ``view`` works with no other.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ class Inputs:
         image: tuple[int, ...] = (),
     ) -> None:
         self._kind = kind
+        self.channels_last = True
         self._shift, self._scale = (self._whole(values, image) for values in (shift, scale))
 
     def move(self, device: torch.device) -> None:
@@ -58,8 +60,11 @@ class Inputs:
         return x if self._shift is None or self._scale is None else (x - self._shift).div_(self._scale)
 
     def for_model(self, x: torch.Tensor) -> torch.Tensor:
-        """The same samples in the shape that models take (a view)."""
-        return x.permute(0, 3, 1, 2) if self._kind == "image" else x
+        """The same samples in the shape that models take; a view, unless the order in memory matters."""
+        if self._kind != "image":
+            return x
+        x = x.permute(0, 3, 1, 2)
+        return x if self.channels_last else x.contiguous()
 
 
 class LocalModel(ModelRuntime):
@@ -79,6 +84,7 @@ class LocalModel(ModelRuntime):
         self.inputs = inputs or Inputs()
         self.inputs.move(device)
         self.module = self._new()
+        self.inputs.channels_last = _is_channels_last(self.module)
         self.layout = Layout.of(self.module)
         self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
         self._gradients: dict[tuple[Objective, frozenset[str]], Gradients] = {}
@@ -87,6 +93,8 @@ class LocalModel(ModelRuntime):
     def _new(self) -> torch.nn.Module:
         with torch_stream(0, "model"):
             model = self._build()
+        if not _is_channels_last(model):
+            return model.to(self.device)
         return model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
     def load(self, params: Params) -> None:
@@ -134,6 +142,12 @@ class LocalModel(ModelRuntime):
                 self.module, self.layout, objective, x, y, given, compiled=self._compiled, precision=self._precision
             )
         return self._gradients[key]
+
+
+def _is_channels_last(model: torch.nn.Module) -> bool:
+    """Whether no part of it minds, and nothing has five axes, for which there is another order."""
+    minds = any(getattr(module, "channels_last", True) is False for module in model.modules())
+    return not minds and all(parameter.dim() < 5 for parameter in model.parameters())
 
 
 class Gradients:

@@ -86,8 +86,8 @@ class Layout:
             expected = torch.int64 if kind == "counter" else torch.float32
             if tensor.dtype != expected:
                 raise ConfigError(
-                    f"model tensor {name!r} has type {tensor.dtype}; it must be {expected}. "
-                    "Convert it where the model is built."
+                    f"model tensor {name!r} has type {tensor.dtype}; it must be {expected}. Convert it where the model "
+                    "is built; a constant can be a buffer with persistent=False."
                 )
         return cls.of_shapes({name: (kind, tuple(tensor.shape)) for name, (kind, tensor) in tensors.items()})
 

@@ -29,6 +29,7 @@ from entrofed.experiment.config import DataSection, Experiment
 from entrofed.experiment.network import OwnNetwork, builder
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.privacy.counts import Release, checked_counts, release
+from entrofed.registry import completed
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def prepare(
         model: In place of the experiment's: see :func:`~entrofed.experiment.network.builder`.
         method: In place of the experiment's.
     """
-    method = experiment.method.recipe if method is None else method
+    method = experiment.method.recipe if method is None else completed(method)
     try:
         experiment.check(method)
     except ValueError as error:
@@ -103,16 +104,15 @@ def prepare(
             "let the server keep a share of the training data, for example data.validation = 0.1"
         )
     network = builder(experiment.model if model is None else model, data)
+    if isinstance(network, OwnNetwork):
+        network = network.fitted(method.server.network, federation)
     build = method.server.network(network)
     with torch_stream(experiment.seed, "init"):
         first = build()
     method.objective.check(first)
     method.objective.check_classes(len(data.classes))
     layout = Layout.of(first)
-    params = layout.read(first)
-    if isinstance(network, OwnNetwork):
-        network.check(build, federation, layout, params)
-    return Setup(experiment, method, federation, build, layout, params, _peers(experiment, federation))
+    return Setup(experiment, method, federation, build, layout, layout.read(first), _peers(experiment, federation))
 
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:

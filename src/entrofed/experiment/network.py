@@ -8,7 +8,7 @@ Lazy layers are initialized, and a user's network is tried on a few samples befo
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import Parameter
 from typing import Any
@@ -18,7 +18,6 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from entrofed.client.runtime import ClientRuntime
-from entrofed.core.params import Layout, Params
 from entrofed.core.parts import Build
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
@@ -46,29 +45,43 @@ class OwnNetwork:
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
+    channels_last: bool = True
+    """Whether it works on images with channels last in memory, which is faster."""
 
     def __call__(self) -> torch.nn.Module:
         """A new one."""
         with blamed(f"model {self.name!r} cannot be built", ConfigError):
             model = self.make()
         if not isinstance(model, torch.nn.Module):
-            raise ConfigError(f"model {self.name!r} is a {type(model).__name__}; an nn.Module is expected")
+            raise ConfigError(f"model {self.name!r} gives {type(model).__name__!r}; an nn.Module is expected")
         if any(is_lazy(tensor) for tensor in (*model.parameters(), *model.buffers())):
             with torch.no_grad(), self.tried():
                 model.eval()(torch.zeros(2, *self.shape, dtype=self.dtype))
             model.train()
+        if not self.channels_last:
+            vars(model)["channels_last"] = False
         return model
 
     def tried(self) -> AbstractContextManager[None]:
         """For a block in which the network is tried."""
         return blamed(f"model {self.name!r} cannot take samples of shape {self.shape}", ConfigError)
 
-    def check(self, build: Build, federation: Federation, layout: Layout, params: Params) -> None:
-        """Raise a ConfigError unless there is something to train, and what comes out are logits."""
-        if not layout.trainable:
-            raise ConfigError(f"model {self.name!r} has no parameters that can be trained")
+    def fitted(self, wrap: Callable[[Build], Build], federation: Federation) -> "OwnNetwork":
+        """The same, in an order in memory that it can work with; a ConfigError if it gives no logits for samples."""
+        try:
+            self._try(wrap(self), federation)
+        except ConfigError as error:
+            if not isinstance(error.__cause__, RuntimeError):
+                raise
+            plain = replace(self, channels_last=False)
+            plain._try(wrap(plain), federation)
+            return plain
+        return self
+
+    def _try(self, build: Build, federation: Federation) -> None:
         runtime = ClientRuntime(federation, build, compiled=False)
-        runtime.model.load(params)
+        if not runtime.model.layout.trainable:
+            raise ConfigError(f"model {self.name!r} has no parameters that can be trained")
         data = runtime.samples("train", np.arange(min(TRIED, len(federation.data.train_y))))
         with self.tried():
             logits, y = next(iter(runtime.model.predictions(data)))

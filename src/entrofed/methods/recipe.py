@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from entrofed.core.parts import Method
 from entrofed.errors import ConfigError, blamed, unknown
-from entrofed.registry import PART_KINDS, describe, lookup, with_parts
+from entrofed.registry import PART_KINDS, completed, describe, lookup, with_parts
 
 Given = str | Mapping[str, Any] | Any
 """A part: an object, a function, a name, or a table of a name and hyperparameters."""
@@ -64,7 +64,7 @@ def method_of(name: str) -> Method:
         method = recipe() if callable(recipe) else recipe
     if not isinstance(method, Method):
         raise ConfigError(f"method {name!r}: a function that returns a Method is expected; it returned {method!r}")
-    return method
+    return completed(method)
 
 
 def _owner(name: str, method: Method, option: str) -> str:

@@ -136,6 +136,11 @@ def _described(part: Any) -> Any:
     return part if isinstance(part, str | Mapping) else describe(part)
 
 
+def completed(method: Method) -> Method:
+    """The method with parts made of a user's own objects and functions."""
+    return with_parts(method, **{kind: getattr(method, kind) for kind in PART_KINDS})
+
+
 def with_parts(method: Method, **given: Any) -> Method:
     """The method with other parts in place of its own; None leaves a part as it is."""
     others = {kind: spec for kind, spec in given.items() if spec is not None}

@@ -15,7 +15,7 @@ that of its class. A function is enough for
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import partial
+from functools import cached_property, partial
 from operator import index
 from typing import Any, ClassVar
 from uuid import uuid4
@@ -139,7 +139,7 @@ class OwnServer(Own, ServerRule):
     kind = "server"
     changes = Own.changes | {"apply", "client"}
 
-    @property
+    @cached_property
     def client(self) -> ClientRule | None:
         """What clients do for it."""
         found = getattr(self.part, "client", None)
