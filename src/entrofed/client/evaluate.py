@@ -101,5 +101,6 @@ def totals(backend: Backend, groups: Sequence[Sequence[Task]], part: str) -> lis
 
 def _usable(outcome: Any) -> Any:
     if isinstance(outcome, Failure):
-        raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}")
+        where = f" ({outcome.where})" if outcome.where else ""
+        raise EntrofedError(f"the evaluation of a model failed: {outcome.reason}{where}")
     return outcome
