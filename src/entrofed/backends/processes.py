@@ -65,7 +65,7 @@ class ProcessBackend(Backend):
 
     def open(self, workload: Workload) -> None:
         """Give every worker the data and the model of an experiment."""
-        federation = workload.federation
+        federation, build = workload.federation, packed(workload.build)
         data = _fields(federation.data)
         arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
         if self._data is not None:
@@ -76,7 +76,7 @@ class ProcessBackend(Backend):
             names=tuple(arrays),
             arrays=self._data.handle,
             federation={name: value for name, value in _fields(federation).items() if name != "data"},
-            build=packed(workload.build),
+            build=build,
             layout=workload.layout,
             compiled=workload.compiled,
             path=tuple(sys.path),
