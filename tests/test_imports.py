@@ -14,7 +14,7 @@ LAYERS = (
     ("errors", "files"),
     ("info",),
     ("core",),
-    ("data", "models", "facts", "privacy"),
+    ("data", "models", "facts", "privacy", "tracking"),
     ("selectors", "weighers", "objectives", "servers"),
     ("registry",),
     ("methods",),

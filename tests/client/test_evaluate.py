@@ -1,7 +1,6 @@
 """Metrics held to scikit-learn, and evaluation in pieces."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def test_metrics_are_scikit_learns(confusion: np.ndarray) -> None:
         "weighted_recall": recall_score(true, predicted, average="weighted", zero_division=0),
         "class_accuracy": recall_score(true, predicted, zero_division=0, **each).tolist(),
     }
-    assert set(asdict(found)) == {"loss", *expected}
+    assert set(found.to_json()) == {"loss", *expected}
     for name, value in expected.items():
         assert getattr(found, name) == pytest.approx(value, rel=1e-12, abs=1e-15), name
     assert found.weighted_recall == pytest.approx(found.accuracy, rel=1e-12)

@@ -143,7 +143,6 @@ def names(checkpoints: Checkpoints) -> list[str]:
 
 def test_nothing_kept_yet(kept: Checkpoints) -> None:
     assert kept.last() == (None, [])
-    assert kept.best_accuracy() == float("-inf")
 
 
 def test_only_the_last_two_are_kept(kept: Checkpoints) -> None:
@@ -245,21 +244,3 @@ def test_starting_over_replaces_what_could_not_be_used(kept: Checkpoints) -> Non
     check_same(found, state(3))
     assert problems == []
     assert names(kept) == ["round-000003.json", "round-000003.safetensors"]
-
-
-def test_the_best_is_kept_apart(kept: Checkpoints) -> None:
-    kept.save_best(state(2), 0.75)
-    assert kept.best_accuracy() == 0.75
-    assert kept.last() == (None, [])
-    for number in (3, 4, 5):
-        kept.save(state(number))
-    kept.save_best(state(5, client_states={3: {"x": np.zeros(2)}}), 0.875)
-    assert kept.best_accuracy() == 0.875
-    check_same(kept.read(kept.folder / "best.json"), state(5))  # without memories
-
-
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"accuracy": null}', '{"accuracy": "high"}'])
-def test_an_unreadable_best_is_none(kept: Checkpoints, content: str) -> None:
-    kept.save_best(state(2), 0.75)
-    (kept.folder / "best.json").write_text(content)
-    assert kept.best_accuracy() == float("-inf")

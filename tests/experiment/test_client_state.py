@@ -212,9 +212,6 @@ def test_files_stay_as_long_as_somebody_needs_them(kept: Checkpoints) -> None:
     del states[0]
     kept.prune(4)
     assert files(kept.store) == {file_of(turn) for turn in (2, 4, 5)}
-    kept.save_best(after(replace(START, client_states=ClientStates(kept.store)), c1=6), 0.5)
-    kept.prune(4)
-    assert files(kept.store) == {file_of(turn) for turn in (2, 4, 5)}  # the best holds none
 
 
 def test_plain_dicts_are_kept_too(kept: Checkpoints) -> None:

@@ -68,7 +68,8 @@ def test_nothing_need_be_said() -> None:
         ({"privacy": {"epsilon": 1, "neighbors": "replace"}}, "privacy.neighbors", "neighbours"),
         ({"topology": {"kinds": "ring"}}, "topology.kinds", "kind"),
         ({"method": {"schedule": {"kind": "step", "evry": 3}}}, "method.schedule.evry", "every"),
-        ({"str": 1}, "str", None),
+        ({"stop": {"patient": 3}}, "stop.patient", "patience"),
+        ({"str": 1}, "str", "stop"),
         ({"engine": {"dict[]": 1}}, "engine.dict[]", "device"),
     ],
 )

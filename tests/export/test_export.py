@@ -17,8 +17,9 @@ from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder, find_runs, json_line
 from entrofed.experiment.runner import run
+from entrofed.experiment.tracked import settings
 from entrofed.export import FORMATS, export
-from entrofed.export.runs import PATHS, scalars, settings
+from entrofed.tracking.numbers import PATHS, scalars
 
 DATA = {"name": "iris", "clients": 4, "partition": "iid", "holdout": 0.2}
 
@@ -173,8 +174,10 @@ def test_names_the_extra_that_is_missing(extra, runs, tmp_path, monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr("entrofed.export.optional.import_module", missing)
-    with pytest.raises(ConfigError, match=rf"export to {extra} needs the extra: pip install 'entrofed\[{extra}\]'"):
+    monkeypatch.setattr("entrofed.tracking.optional.import_module", missing)
+    with pytest.raises(
+        ConfigError, match=rf"{extra} is an extra, and not installed: pip install 'entrofed\[{extra}\]'"
+    ):
         export(runs, tmp_path, extra)
 
 

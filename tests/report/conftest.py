@@ -11,7 +11,7 @@ import pytest
 
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import summarize
+from entrofed.experiment.summary import summarize
 
 CLIENTS, CLASSES = 6, ("a", "b", "c")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

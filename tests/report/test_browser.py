@@ -12,7 +12,7 @@ import pytest
 from entrofed.core.records import RoundRecord
 from entrofed.experiment.config import parse, to_toml
 from entrofed.experiment.run_folder import RunFolder, find_runs
-from entrofed.experiment.runner import summarize
+from entrofed.experiment.summary import summarize
 from entrofed.report import write_report
 
 from .conftest import maker, metrics, record

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import summarize
+from entrofed.experiment.summary import summarize
 from entrofed.report import live, write_report
 from entrofed.report.blocks import Grid, Sheets
 from entrofed.report.collect import Weights, read_groups

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.client.device import Precision, place
+from entrofed.client.evaluate import ConfusionSums
 from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Layout, Params
 from entrofed.core.round import Pooled
@@ -50,6 +51,7 @@ class _Slot:
 
 
 RESULTS: dict[type[Any], tuple[str, ...]] = {
+    ConfusionSums: ("logits", "labels"),
     Update: ("params", "client_state", "facts"),
     Pooled: ("params", "server"),
 }

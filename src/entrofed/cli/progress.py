@@ -91,8 +91,9 @@ class RunProgress(PlayObserver):
         self._next()
         outcome = f"accuracy {summary['accuracy']:.4f} after {rounds_words(summary['rounds'])}"
         self._print(f"{folder.label}: {outcome}, {summary['seconds']:.1f} s; in {folder.path}")
-        if words := privacy_words(summary):
-            self._print(words)
+        for words in (summary.get("stopped"), privacy_words(summary)):
+            if words:
+                self._print(words)
 
     def run_failed(self, folder: RunFolder, error: EntrofedError) -> None:
         """Why."""

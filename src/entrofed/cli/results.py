@@ -12,6 +12,10 @@ from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS
 from entrofed.errors import ConfigError
 
+Target = Annotated[
+    float | None, Parameter(help="Also rounds, megabytes and seconds to this test accuracy, for example 0.9.")
+]
+
 
 def ls(folder: Path = RUNS) -> None:
     """List the runs below a folder."""
@@ -26,6 +30,7 @@ def show(
     selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
     weights: Annotated[bool, Parameter(help="How much each client counted, and why.", negative="")] = False,
     peers: Annotated[bool, Parameter(help="How each node of a topology did.", negative="")] = False,
+    target: Target = None,
     plot: Annotated[
         Path | None,
         Parameter(help="Draw the cohorts' entropy (with --weights or --peers: the weights) as .png or .svg."),
@@ -37,15 +42,18 @@ def show(
     from entrofed.cli.tables.selection import selection_tables
     from entrofed.cli.tables.weights import weights_tables
     from entrofed.experiment.run_folder import find_runs
+    from entrofed.suite.target import checked_target
 
     folders = find_runs([run])
     if not folders:
         raise ConfigError(f"{run}: there is no run here")
     if plot is not None and len(folders) > 1:
         raise ConfigError(f"{run}: there are {len(folders)} runs here; --plot draws one, such as {folders[0].path}")
+    if target is not None:
+        checked_target(target)
     asked = ((selection, selection_tables), (weights, weights_tables), (peers, peers_tables))
     for folder in folders:
-        show_run(folder, terminal.console)
+        show_run(folder, terminal.console, target)
         for wanted, tables in asked:
             for table in tables(folder) if wanted else ():
                 terminal.console.print(table)
@@ -69,12 +77,13 @@ def compare(
     against: Annotated[
         str | None, Parameter(help="Also test each experiment against the one of this name, paired by seed.")
     ] = None,
+    target: Target = None,
 ) -> None:
     """Compare experiments: mean and spread over their seeds."""
-    from entrofed.cli.tables.comparison import comparison_table, paired_table
+    from entrofed.cli.tables.comparison import comparison_table, more_tables, paired_table
     from entrofed.suite.compare import comparison, csv_text, markdown_text, paired_rows
 
-    rows = comparison(runs)
+    rows = comparison(runs, target)
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
     elif as_csv:
@@ -82,7 +91,8 @@ def compare(
     elif as_md:
         sys.stdout.write(markdown_text(rows))
     else:
-        terminal.console.print(comparison_table(rows))
+        for table in (comparison_table(rows), *more_tables(rows)):
+            terminal.console.print(table)
         if against is not None:
             terminal.console.print(paired_table(paired_rows(runs, against)))
 
@@ -96,6 +106,7 @@ def report(
         bool, Parameter(help="Rewrite the page as rounds finish; it refreshes itself.", negative="")
     ] = False,
     every: Annotated[float, Parameter(help="Seconds between looks, with --live.")] = 5.0,
+    target: Target = None,
 ) -> None:
     """Write one self-contained page about runs: courses, weights, cohorts, partition, costs, configuration."""
     from entrofed.experiment.run_folder import find_runs
@@ -106,28 +117,46 @@ def report(
         if every <= 0:
             raise ConfigError(f"--every {every}: must be above 0 seconds")
         terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
-        watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title)
+        watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title, target=target)
     else:
-        write_report(find_runs(runs), output, title=title)
+        write_report(find_runs(runs), output, title=title, target=target)
     terminal.console.print(f"Report: {output} ({output.stat().st_size / 1e6:.1f} MB)", highlight=False)
 
 
 def export(
     runs: Annotated[list[Path], Parameter(negative="")],
     *,
-    to: Annotated[str, Parameter(help="csv, parquet, tensorboard, mlflow or wandb (offline).")] = "parquet",
-    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("export"),
+    to: Annotated[
+        str,
+        Parameter(
+            help="Metrics as csv, parquet, tensorboard, mlflow or wandb (offline); or the model of one run, as a file "
+            "that ends in .safetensors, .pt2 or .onnx (these two run the network's code)."
+        ),
+    ] = "parquet",
+    output: Annotated[
+        Path | None, Parameter(name=("--output", "-o"), help="The folder for metrics; by default 'export'.")
+    ] = None,
 ) -> None:
-    """Write the metrics of runs for other programs."""
+    """Write the metrics of runs, or the model of a run, for other programs."""
     from entrofed.experiment.run_folder import find_runs
     from entrofed.export import export as write
+    from entrofed.export.model import SUFFIXES, export_model
 
+    if (path := Path(to)).suffix in SUFFIXES:
+        if output is not None:
+            raise ConfigError(f"--output is the folder for metrics; a model is written to the file of --to: {path}")
+        found = find_runs(runs)
+        if len(found) != 1:
+            shown = f", such as {found[0].path}" if found else ""
+            raise ConfigError(f"--to {path}: a model is that of one run, and here are {len(found)}; name one{shown}")
+        terminal.console.print(export_model(found[0], path), highlight=False, markup=False, soft_wrap=True)
+        return
     told = logging.StreamHandler()  # what was left alone, what was replaced
     logger = logging.getLogger("entrofed")
     logger.addHandler(told)
     logger.setLevel(logging.INFO)
     try:
-        paths = write(find_runs(runs), output, to)
+        paths = write(find_runs(runs), output or Path("export"), to)
     finally:
         logger.removeHandler(told)
     for path in paths:

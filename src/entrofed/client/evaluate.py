@@ -1,6 +1,6 @@
 """How good a model is: confusion counts and losses, summed in pieces, and the metrics made from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
+from entrofed.client.metrics import Labels, Logits, Metric, measured
 from entrofed.core.params import Params
 from entrofed.core.parts import ModelRuntime
 from entrofed.core.records import Metrics
@@ -24,30 +25,48 @@ PIECE = 1000
 
 @dataclass(frozen=True)
 class ConfusionSums:
-    """Counts of (true class, predicted class) and the summed cross entropy of some samples."""
+    """Counts of (true class, predicted class) and the summed cross entropy of some samples.
+
+    ``logits`` and ``labels`` are those of each piece, in order, where metrics need them; they are joined at the end.
+    """
 
     confusion: NDArray[np.int64]
     loss: float
+    logits: tuple[Logits, ...] = ()
+    labels: tuple[Labels, ...] = ()
 
     def __add__(self, other: "ConfusionSums") -> "ConfusionSums":
-        return ConfusionSums(self.confusion + other.confusion, self.loss + other.loss)
+        return ConfusionSums(
+            self.confusion + other.confusion,
+            self.loss + other.loss,
+            self.logits + other.logits,
+            self.labels + other.labels,
+        )
+
+    @property
+    def samples(self) -> tuple[Logits, Labels]:
+        """Logits and label of each sample."""
+        return np.concatenate(self.logits), np.concatenate(self.labels)
 
 
-def confusion_sums(data: ClientData, model: ModelRuntime) -> ConfusionSums:
+def confusion_sums(data: ClientData, model: ModelRuntime, *, logits: bool = False) -> ConfusionSums:
     """What the model says about samples."""
     confusion = np.zeros((data.classes, data.classes), np.int64)
     loss = 0.0
-    for logits, y in model.predictions(data):
-        loss += float(cross_entropy(logits, y, reduction="sum"))
-        np.add.at(confusion, (y.numpy(), logits.argmax(1).numpy()), 1)
-    return ConfusionSums(confusion, loss)
+    said: list[tuple[Logits, Labels]] = []
+    for found, y in model.predictions(data):
+        loss += float(cross_entropy(found, y, reduction="sum"))
+        np.add.at(confusion, (y.numpy(), found.argmax(1).numpy()), 1)
+        if logits:
+            said.append((found.numpy(), y.numpy()))
+    return ConfusionSums(confusion, loss, *(tuple(part) for part in zip(*said, strict=True)))
 
 
-def metrics(sums: ConfusionSums) -> Metrics:
+def metrics(sums: ConfusionSums, chosen: Mapping[str, Metric] | None = None) -> Metrics:
     """Loss, accuracy, and precision, recall and F1 both macro- and support-weighted; 0/0 counts as 0.
 
     A class that occurs neither among the labels nor among the predictions is left out of the macro mean.
-    Weighted recall equals accuracy.
+    Weighted recall equals accuracy. ``chosen`` are more metrics, by name, for which the sums must have logits.
 
     >>> metrics(ConfusionSums(np.array([[3, 1], [0, 4]]), 2.0)).accuracy
     0.875
@@ -69,6 +88,7 @@ def metrics(sums: ConfusionSums) -> Metrics:
         weighted_precision=float(share @ precision),
         weighted_recall=float(share @ recall),
         class_accuracy=[float(r) for r in recall],
+        extra=measured(chosen, *sums.samples) if chosen else {},
     )
 
 
@@ -80,10 +100,14 @@ def predictions(backend: Backend, samples: int, models: Sequence[Params]) -> Pre
 
 
 def evaluate(
-    backend: Backend, work: Sequence[tuple[Params, NDArray[np.int64]]], part: str = "test"
+    backend: Backend, work: Sequence[tuple[Params, NDArray[np.int64]]], part: str = "test", *, logits: bool = False
 ) -> list[ConfusionSums]:
-    """Evaluate each model on its rows of a part of the data, in pieces that a backend may spread over its workers."""
-    return totals(backend, [[EvaluateTask(model, part, piece) for piece in pieces(rows)] for model, rows in work], part)
+    """Evaluate each model on its rows of a part of the data, in pieces that a backend may spread over its workers.
+
+    ``logits``: whether the pieces bring along what the model says of each sample.
+    """
+    tasks = [[EvaluateTask(model, part, piece, logits) for piece in pieces(rows)] for model, rows in work]
+    return totals(backend, tasks, part)
 
 
 def pieces(rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -65,7 +65,7 @@ def _measure(task: FactTask, runtime: ClientRuntime) -> NDArray[Any]:
 @work.register
 def _evaluate(task: EvaluateTask, runtime: ClientRuntime) -> ConfusionSums:
     runtime.model.load(task.params)
-    return confusion_sums(runtime.samples(task.part, task.rows), runtime.model)
+    return confusion_sums(runtime.samples(task.part, task.rows), runtime.model, logits=task.logits)
 
 
 @work.register

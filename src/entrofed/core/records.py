@@ -32,6 +32,12 @@ class Metrics:
     weighted_precision: float
     weighted_recall: float
     class_accuracy: list[float] = field(default_factory=list)
+    extra: dict[str, float | None] = field(default_factory=dict)
+    """The metrics that the experiment asks for besides; None where one is not defined."""
+
+    def to_json(self) -> dict[str, Any]:
+        """By name; without ``extra`` if it is empty."""
+        return _without_empty(self, "extra")
 
 
 @dataclass(frozen=True)
@@ -149,6 +155,8 @@ class RoundRecord:
     test: Metrics | None = None
     in_distribution: Metrics | None = None
     """On what the cohort's clients held out."""
+    judged: float | None = None
+    """Accuracy on the data that decides when to stop, where something may stop the run."""
     alignment: Alignment | None = None
     averaged: Metrics | None = None
     """Of the average of the global model over rounds, where the server rule keeps one."""
@@ -187,9 +195,11 @@ class RoundRecord:
             "train_loss": self.train_loss,
             "bytes_down": self.bytes_down,
             "bytes_up": self.bytes_up,
-            "test": None if self.test is None else asdict(self.test),
-            "id": None if self.in_distribution is None else asdict(self.in_distribution),
+            "test": None if self.test is None else self.test.to_json(),
+            "id": None if self.in_distribution is None else self.in_distribution.to_json(),
         }
+        if self.judged is not None:
+            found["judged"] = self.judged
         if self.peers:
             peers = [peer.to_json() for peer in self.peers]
             found |= {"peers": peers, "consensus": self.consensus, "spectral_gap": self.spectral_gap}
@@ -211,7 +221,7 @@ class RoundRecord:
                 for key in (
                     *("round", "lr", "available", "cohort", "reasons", "cohort_entropy", "skipped"),
                     *("effective_cohort", "train_loss", "bytes_down", "bytes_up", "consensus", "spectral_gap"),
-                    *("names", "seconds"),
+                    *("judged", "names", "seconds"),
                 )
                 if key in found
             }

@@ -10,7 +10,7 @@ the two itself. :func:`pool` is what a server and every peer does with the updat
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -112,8 +112,15 @@ class PeersEvaluated:
         """Over the nodes."""
         if not self.tests:
             return None
-        found = [asdict(test) for test in self.tests]
-        return Metrics(**{key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]})
+        found = [test.to_json() for test in self.tests]
+        extra = {key: _mean([test.extra[key] for test in self.tests]) for key in found[0].pop("extra", {})}
+        return Metrics(**{key: np.mean([one[key] for one in found], axis=0).tolist() for key in found[0]}, extra=extra)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of those that are defined."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
 
 
 class Evaluation(Protocol):

@@ -50,6 +50,8 @@ class EvaluateTask(Task):
     params: Params
     part: str
     rows: NDArray[np.int64]
+    logits: bool = False
+    """Whether to bring along what the model says of each sample, for metrics that counts are not enough for."""
 
     @property
     def cost(self) -> int:

@@ -4,7 +4,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from entrofed.backends.base import Workload
 from entrofed.client.augment import NEED_COLOUR
 from entrofed.client.device import check_device
+from entrofed.client.metrics import Metric
 from entrofed.core.gossip import first_state
 from entrofed.core.graphs import build_graph
 from entrofed.core.job import Job, Network, Rules
@@ -25,7 +26,9 @@ from entrofed.data.catalog import load
 from entrofed.data.federation import Federation, deal
 from entrofed.data.files.load import load_path
 from entrofed.errors import ConfigError, blamed
+from entrofed.experiment.chosen import chosen_metrics
 from entrofed.experiment.config import DataSection, Experiment
+from entrofed.experiment.judge import judged_on
 from entrofed.experiment.network import OwnNetwork, builder
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.privacy.counts import Release, checked_counts, release
@@ -45,6 +48,10 @@ class Setup:
     """The model before the first round."""
     network: Network | None = None
     """The peers' connections, where there is no server."""
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
+    """What is measured besides accuracy, loss and F1, by name."""
+    judged: str | None = None
+    """The data that judges which model is the best; see :mod:`entrofed.experiment.judge`."""
 
     @property
     def workload(self) -> Workload:
@@ -66,6 +73,7 @@ def prepare(
     federation: Federation | None = None,
     model: Any = None,
     method: Method | None = None,
+    metrics: Mapping[str, Metric] | None = None,
 ) -> Setup:
     """Load and deal out the data, build the model, and check that method, model and data go together.
 
@@ -75,6 +83,7 @@ def prepare(
         federation: In place of the data that the experiment names.
         model: In place of the experiment's: see :func:`~entrofed.experiment.network.builder`.
         method: In place of the experiment's.
+        metrics: Functions at hand, by their names in the experiment; see :func:`~entrofed.experiment.chosen.named`.
     """
     method = experiment.method.recipe if method is None else completed(method)
     try:
@@ -112,7 +121,17 @@ def prepare(
     method.objective.check(first)
     method.objective.check_classes(len(data.classes))
     layout = Layout.of(first)
-    return Setup(experiment, method, federation, build, layout, layout.read(first), _peers(experiment, federation))
+    return Setup(
+        experiment,
+        method,
+        federation,
+        build,
+        layout,
+        layout.read(first),
+        _peers(experiment, federation),
+        chosen_metrics(experiment, federation, metrics),
+        judged_on(experiment, federation),
+    )
 
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:

@@ -1,8 +1,8 @@
 """A run's state on disk: a safetensors file, and beside it a manifest with its SHA-256.
 
-The model's tensors carry the names that torch gives them, so that a checkpoint can be loaded into the model by
-anybody. What clients keep lies in files of its own (:mod:`entrofed.experiment.client_state`), and a state holds their
-SHA-256. Those files are written first and the manifest last: a file without one does not count.
+What clients keep lies in files of its own (:mod:`entrofed.experiment.client_state`), and a state holds their SHA-256.
+Those files are written first and the manifest last: a file without one does not count. The model for use elsewhere is
+another file (:mod:`entrofed.experiment.model_file`).
 """
 
 import json
@@ -73,7 +73,12 @@ class Checkpoints:
     def save(self, state: State) -> None:
         """Store a state, and forget all but the last two."""
         memory = (ClientStates(self.store) | state.client_states).write()
-        self._write(f"round-{state.round:06d}", state, memory, {})
+        raw = pack(state, self.layout, memory)
+        manifest = {"round": state.round, "bytes": len(raw), "sha256": sha256(raw).hexdigest(), "memory": memory}
+        path = self.folder / f"round-{state.round:06d}.safetensors"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, raw)
+        write_whole(path.with_suffix(".json"), json.dumps(manifest, indent=2) + "\n")
         self.prune(state.round)
 
     def prune(self, rounds: int) -> None:
@@ -83,18 +88,6 @@ class Checkpoints:
             if path.stem not in kept:
                 path.unlink(missing_ok=True)
         self.store.prune(set().union(*map(self._memory, kept)))
-
-    def save_best(self, state: State, accuracy: float) -> None:
-        """Store the state with the best accuracy so far, for its model; no run resumes from it."""
-        self._write("best", state, {}, {"accuracy": accuracy})
-
-    def _write(self, name: str, state: State, memory: dict[int, str], notes: dict[str, float]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        raw = pack(state, self.layout, memory)
-        digest = sha256(raw).hexdigest()
-        manifest = {"round": state.round, "bytes": len(raw), "sha256": digest, "memory": memory, **notes}
-        write_whole(self.folder / f"{name}.safetensors", raw)
-        write_whole(self.folder / f"{name}.json", json.dumps(manifest, indent=2) + "\n")
 
     def _manifests(self) -> list[Path]:
         return sorted(self.folder.glob("round-*.json"), reverse=True)
@@ -131,10 +124,3 @@ class Checkpoints:
             return unpack(raw, self.layout, self.store)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
-
-    def best_accuracy(self) -> float:
-        """The accuracy of the stored best state; minus infinity if there is none."""
-        try:
-            return float(json.loads((self.folder / "best.json").read_text())["accuracy"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return float("-inf")

@@ -34,6 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from entrofed.backends import FLOWER, backends
 from entrofed.client.augment import AUGMENTS
 from entrofed.client.device import NAMES, Precision, kind_of, resolved
+from entrofed.client.metrics import CLIENT_ACCURACY, METRICS
 from entrofed.core.faults import Faults
 from entrofed.core.job import NonFinite
 from entrofed.core.parts import LabelFact, Method
@@ -50,7 +51,8 @@ from entrofed.experiment.toml import dumps
 from entrofed.methods import method_of
 from entrofed.privacy.counts import Neighbours
 from entrofed.registry import PART_KINDS, known, lookup, with_parts
-from entrofed.registry.references import absolute
+from entrofed.registry.references import absolute, is_reference
+from entrofed.tracking import TRACKERS
 
 Spec = str | dict[str, Any]
 """A name or a reference, or a table of one and options."""
@@ -321,6 +323,27 @@ class EngineSection(Section):
         return self
 
 
+class StopSection(Section):
+    """When a run ends before its last round; see :mod:`entrofed.experiment.judge`."""
+
+    target: float | None = None
+    """The accuracy at which it ends."""
+    patience: int | None = Field(None, ge=1)
+    """Rounds without a better accuracy after which it ends."""
+    on: Literal["holdout", "validation", "test"] | None = None
+    """Whose accuracy: by default the clients' held-out data, or else the validation set."""
+
+    @model_validator(mode="after")
+    def _sensible(self, info: ValidationInfo) -> "StopSection":
+        if _was_run(info):
+            return self
+        if self.target is None and self.patience is None:
+            raise ValueError("stop needs a target (stop.target = 0.9), a patience (stop.patience = 20 rounds), or both")
+        if self.target is not None and not 0 < self.target <= 1:
+            raise ValueError(f"stop.target = {self.target:g}: an accuracy above 0 and up to 1 is expected; 90 % is 0.9")
+        return self
+
+
 class Experiment(Section):
     """One experiment with one seed."""
 
@@ -333,13 +356,29 @@ class Experiment(Section):
     alignment_every: int = Field(0, ge=0)
     """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
     checkpoint_seconds: float = Field(10.0, ge=0)
+    metrics: tuple[str, ...] = ()
+    """What is measured besides accuracy, loss and F1: names, or functions such as ``my_metrics.py:cost``."""
+    track: tuple[str, ...] = ()
+    """Where the course of the run can be followed while it goes on: tensorboard, mlflow, wandb."""
     model: Spec = "digits_mlp"
     data: DataSection = DataSection(clients=10)
     method: MethodSection = MethodSection()
     faults: Faults = Faults()
     privacy: PrivacySection | None = None
     topology: TopologySection | None = None
+    stop: StopSection | None = None
     engine: EngineSection = Field(default_factory=EngineSection)
+
+    @field_validator("metrics", "track")
+    @classmethod
+    def _known_names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        known: Iterable[str] = TRACKERS if info.field_name == "track" else (*METRICS, CLIENT_ACCURACY)
+        for i, name in enumerate(names if not _was_run(info) else ()):
+            if name in names[:i]:
+                raise ValueError(f"{info.field_name}: {name!r} is there twice")
+            if name not in known and not (info.field_name == "metrics" and is_reference(name)):
+                raise ValueError(str(unknown("metric" if info.field_name == "metrics" else "tracker", name, known)))
+        return names
 
     @model_validator(mode="after")
     def _consistent_experiment(self, info: ValidationInfo) -> "Experiment":
@@ -390,7 +429,7 @@ class Experiment(Section):
         """
         settings = self.model_dump(mode="json", exclude={"engine": {"backend", "workers", "timeout", "memory_mb"}})
         settings["engine"]["device"] = kind_of(self.engine.device)
-        del settings["checkpoint_seconds"]
+        del settings["checkpoint_seconds"], settings["track"]
         return settings
 
 
@@ -457,6 +496,8 @@ def _located(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     def locate(spec: Any) -> Any:
         if isinstance(spec, Mapping):
             return {k: locate(v) if k in ("name", *PART_KINDS) else v for k, v in spec.items()}
+        if isinstance(spec, list | tuple):
+            return [locate(inner) for inner in spec]
         return absolute(spec, folder) if isinstance(spec, str) else spec
 
     def locate_data(data: Any) -> Any:
@@ -467,7 +508,7 @@ def _located(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         }
         return {**data, **paths} if paths else data
 
-    located = {key: locate(value) if key in ("model", "method") else value for key, value in table.items()}
+    located = {key: locate(value) if key in ("model", "method", "metrics") else value for key, value in table.items()}
     return {key: locate_data(value) if key == "data" else value for key, value in located.items()}
 
 

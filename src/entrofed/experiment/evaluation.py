@@ -1,6 +1,7 @@
 """What is measured after each round of an experiment, on the data that its file names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import add
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from entrofed.client.alignment import measure_alignment
 from entrofed.client.evaluate import ConfusionSums, evaluate, metrics, predictions
+from entrofed.client.metrics import Metric, client_accuracy
 from entrofed.core.job import Rules
 from entrofed.core.params import Params
 from entrofed.core.records import Metrics
@@ -21,11 +23,24 @@ from entrofed.info.prediction import Predictions
 
 
 class FederationEvaluation(Evaluation):
-    """Evaluates on the test part of a dataset, and on what its clients hold out."""
+    """Evaluates on the test part of a dataset, and on what its clients hold out.
 
-    def __init__(self, federation: Federation, rules: Rules, backend: Backend) -> None:
+    ``chosen`` are more metrics, by name; ``by_client`` asks for the accuracy of each client on its own held-out data.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        rules: Rules,
+        backend: Backend,
+        chosen: Mapping[str, Metric] | None = None,
+        *,
+        by_client: bool = False,
+    ) -> None:
         self._federation, self._rules, self._backend = federation, rules, backend
+        self._chosen, self._by_client = chosen or {}, by_client
         self._test = np.arange(len(federation.data.test_y))
+        self._held_out = [rows for client in federation.participants if len(rows := federation.holdouts[client])]
 
     def predict(self, models: Sequence[Params]) -> Predictions:
         """What models say about the validation set."""
@@ -53,25 +68,48 @@ class FederationEvaluation(Evaluation):
             held_out = [federation.holdouts[client] for client in chosen]
             if any(len(rows) for rows in held_out):
                 inside = self._metrics(after.params, "train", np.concatenate(held_out))
+                if self._by_client:
+                    fairness = client_accuracy(self._client_accuracies(after.params))
+                    inside = replace(inside, extra=inside.extra | fairness)
         return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment, averaged)
 
+    def accuracy(self, params: Params, part: str) -> float:
+        """Of a model on the ``validation`` set, or on all that participants hold out (``holdout``)."""
+        rows = np.arange(self._federation.data.validation_size)
+        where, rows = ("valid", rows) if part == "validation" else ("train", np.concatenate(self._held_out))
+        (sums,) = evaluate(self._backend, [(params, rows)], where)
+        return metrics(sums).accuracy
+
     def _metrics(self, params: Params, part: str, rows: NDArray[np.int64]) -> Metrics:
-        (sums,) = evaluate(self._backend, [(params, rows)], part)
-        return metrics(sums)
+        (sums,) = evaluate(self._backend, [(params, rows)], part, logits=bool(self._chosen))
+        return metrics(sums, self._chosen)
+
+    def _client_accuracies(self, params: Params) -> list[float]:
+        """Of each participant that holds something out, in one pass over all of it."""
+        (sums,) = evaluate(self._backend, [(params, np.concatenate(self._held_out))], "train", logits=True)
+        logits, labels = sums.samples
+        ends = np.cumsum([len(rows) for rows in self._held_out])[:-1]
+        return [float(right.mean()) for right in np.split(logits.argmax(axis=1) == labels, ends)]
 
     def of_peers(self, models: Sequence[Params], digests: Sequence[str]) -> PeersEvaluated:
         """Of a round without one; equal models are evaluated once."""
+        wanted = bool(self._chosen)
         different = dict(zip(digests, models, strict=True))
-        sums = evaluate(self._backend, [(model, self._test) for model in different.values()])
-        known = dict(zip(different, map(metrics, sums), strict=True))
+        sums = evaluate(self._backend, [(model, self._test) for model in different.values()], logits=wanted)
+        known = {digest: metrics(found, self._chosen) for digest, found in zip(different, sums, strict=True)}
         own: dict[int, ConfusionSums] = {}
         holdouts = self._federation.holdouts
         holders = [node for node in range(len(models)) if len(holdouts[node])]
         if holders:
-            found = evaluate(self._backend, [(models[node], holdouts[node]) for node in holders], "train")
+            found = evaluate(
+                self._backend, [(models[node], holdouts[node]) for node in holders], "train", logits=wanted
+            )
             own = dict(zip(holders, found, strict=True))
+        held_out = {node: metrics(sums) for node, sums in own.items()}
+        inside = metrics(reduce(add, own.values()), self._chosen) if own else None
+        if inside is not None and self._by_client:
+            fairness = client_accuracy([found.accuracy for found in held_out.values()])
+            inside = replace(inside, extra=inside.extra | fairness)
         return PeersEvaluated(
-            [known[digest] for digest in digests],
-            [metrics(own[node]) if node in own else None for node in range(len(models))],
-            metrics(reduce(add, own.values())) if own else None,
+            [known[digest] for digest in digests], [held_out.get(node) for node in range(len(models))], inside
         )

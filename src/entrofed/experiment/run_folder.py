@@ -12,8 +12,10 @@
       summary.json         final metrics, at the end
       released.json        noised label counts as they left the clients, and what that cost
       log.txt
-      checkpoints/         round-000049.safetensors + .json, best.safetensors + .json
+      model.safetensors    the best model so far, for use elsewhere; see :mod:`entrofed.experiment.model_file`
+      checkpoints/         round-000049.safetensors + .json
       memory/              what clients keep, a file each, named by its SHA-256; checkpoints refer to them
+      tensorboard/, mlflow/, wandb/   the course as it goes on, if the experiment asks for it
 """
 
 import json

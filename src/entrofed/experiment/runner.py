@@ -9,17 +9,17 @@
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import mean
 from typing import IO, Any
 
 from entrofed.backends import Backend, backend_of
+from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.gossip import gossip_round
 from entrofed.core.params import Layout
-from entrofed.core.records import RoundRecord
+from entrofed.core.records import RoundRecord, Stopwatch
 from entrofed.core.round import run_round, tell_once
 from entrofed.core.types import State
 from entrofed.errors import CheckpointError, LostModelsError, QuorumError
@@ -28,7 +28,12 @@ from entrofed.experiment.checkpoint import Checkpoints
 from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.evaluation import FederationEvaluation
+from entrofed.experiment.judge import Best, Judge
+from entrofed.experiment.model_file import ModelFile
 from entrofed.experiment.run_folder import RunFolder, json_line
+from entrofed.experiment.summary import summarize
+from entrofed.experiment.tracked import tracked_run
+from entrofed.tracking import Tracker, Trackers, trackers_of
 
 log = logging.getLogger("entrofed")
 
@@ -43,7 +48,8 @@ class Runner:
     """Plays rounds, and keeps what is needed to go on: the one place for records, checkpoints, resume, quorum stops.
 
     ``checkpoint_seconds``: between checkpoints; 0 makes one after every round. ``before_save`` writes what else belongs
-    to a checkpoint. Without a folder nothing is kept.
+    to a checkpoint. ``model``: where the best model goes, as the ``judge`` finds; without a judge, the last. Without a
+    folder nothing is kept.
     """
 
     def __init__(
@@ -56,17 +62,21 @@ class Runner:
         checkpoint_seconds: float = 0.0,
         memory_bytes: float = 256e6,
         before_save: Callable[[], None] = lambda: None,
+        judge: Judge | None = None,
+        model: ModelFile | None = None,
     ) -> None:
         self.folder, self._max_skipped, self._quorum = folder, max_skipped, quorum
         self._every, self._before_save = checkpoint_seconds, before_save
+        self._judge, self._model = judge, model
         self.client_states: Any = {}
         self._checkpoints: Checkpoints | None = None
         if folder is not None:
             store = ClientStateStore(folder.path / "memory", memory_bytes)
             self.client_states = ClientStates(store)
             self._checkpoints = Checkpoints(folder.checkpoints, layout, store)
-        self._best = float("-inf")
+        self._best = Best()
         self._best_state: State | None = None
+        """Until its model is stored."""
         self._file: IO[str] | None = None
 
     def begin(self, first: State, *, resume: bool, start_over: bool = True) -> None:
@@ -94,9 +104,14 @@ class Runner:
         if state is not None:
             self._checkpoints.prune(state.round)
         self.state = state or self._first
-        self._best = self._checkpoints.best_accuracy() if self.state.round else float("-inf")
+        self._best = self._model.best() if self._model is not None and self.state.round else Best()
         self._best_state = None
         log.info("resumed at round %d", self.state.round)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the run ended before its last round; None if it did not."""
+        return None if self._judge is None else self._judge.end(self.state.round, self._best)
 
     def play(self, play_round: PlayRound, rounds: int, observer: Observer = lambda record: None) -> None:
         """Play the rounds that are left, going back to the last checkpoint if models are lost with a machine."""
@@ -104,8 +119,10 @@ class Runner:
         while True:
             try:
                 with self._recording():
-                    while self.state.round < rounds:
+                    while self.state.round < rounds and self.stopped is None:
                         self._commit(*play_round(self.state), observer)
+                if self._model is not None and not self._model.path.exists():
+                    self._model.write(self.state, "the last; the run was played by an earlier version")
                 return
             except LostModelsError as error:
                 tries += 1
@@ -116,12 +133,13 @@ class Runner:
 
     def _commit(self, state: State, record: RoundRecord, observer: Observer) -> None:
         """Go over to the state after a round, once its record is written: a checkpoint never gets ahead of records."""
+        accuracy, record = self._judged(state, record)
         if self._file is not None:
             self._file.write(json_line(record))
             self._file.flush()
         self.state = state
-        if record.test is not None and record.test.accuracy > self._best:
-            self._best, self._best_state = record.test.accuracy, replace(state, client_states={})
+        if accuracy is not None and accuracy > self._best.accuracy:
+            self._best, self._best_state = Best(accuracy, state.round), replace(state, client_states={})
         if time.monotonic() - self._saved_at >= self._every:
             self._save()
         observer(record)
@@ -131,6 +149,18 @@ class Runner:
                 f"{where}{state.skipped} rounds in a row had fewer than {self._quorum} usable updates (method.quorum); "
                 "the reasons are in the log"
             )
+
+    def _judged(self, state: State, record: RoundRecord) -> tuple[float | None, RoundRecord]:
+        """The accuracy that counts, and the record with the time that it took, and with it if it may end the run."""
+        if self._judge is None:
+            return None, record
+        watch = Stopwatch()
+        accuracy = self._judge.accuracy(state, record)
+        watch.lap("evaluate")
+        if accuracy is None:
+            return None, record
+        seconds = {**record.seconds, "evaluate": record.seconds.get("evaluate", 0.0) + watch.seconds["evaluate"]}
+        return accuracy, replace(record, seconds=seconds, judged=accuracy if self._judge.ends_runs else None)
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
@@ -157,10 +187,18 @@ class Runner:
         self._before_save()
         self._file.flush()
         os.fsync(self._file.fileno())
-        if self._best_state is not None:
-            self._checkpoints.save_best(self._best_state, self._best)
+        self._save_model()
         self._checkpoints.save(self.state)
-        self._best_state, self._saved, self._saved_at = None, self.state.round, time.monotonic()
+        self._saved, self._saved_at = self.state.round, time.monotonic()
+
+    def _save_model(self) -> None:
+        if self._judge is None or self._model is None:
+            return
+        if self._judge.on is None:
+            self._model.write(self.state, "the last; there is no held-out data and no validation set to choose by")
+        elif self._best_state is not None:
+            self._model.write(self._best_state, self._judge.reason(self._best), self._best.accuracy)
+            self._best_state = None
 
 
 def run(
@@ -172,10 +210,12 @@ def run(
     resume: bool = False,
     observer: Observer = lambda record: None,
     setup: Setup | None = None,
+    trackers: Sequence[Tracker] = (),
 ) -> dict[str, Any]:
     """Run an experiment in a folder, from the start or from its last checkpoint; returns the summary.
 
-    ``setup``: what :func:`~entrofed.experiment.build.prepare` made of it, if that is at hand.
+    ``setup``: what :func:`~entrofed.experiment.build.prepare` made of it, if that is at hand. ``trackers`` are told of
+    the run beside those that the experiment names.
 
     Streams of randomness are keyed by round, so a resumed run draws what the unbroken run would have drawn:
     the models and records are the same, bit for bit.
@@ -184,6 +224,7 @@ def run(
         folder.check(experiment, resume=resume)
         setup = setup or prepare(experiment, data_directory)
         folder.check_data(setup.federation)
+        told = Trackers([*trackers_of(experiment.track, folder.path), *trackers])
         folder.start(experiment, setup.method)
         folder.keep_federation(setup.federation, own=experiment.data.path is not None)
         engine, method = experiment.engine, experiment.method
@@ -193,6 +234,9 @@ def run(
                 released = release_once(setup, folder)
                 used.open(setup.workload)
                 job = tell_once(job_of(setup, client_table(setup, released)), setup.params, used)
+                evaluation = FederationEvaluation(
+                    setup.federation, job.rules, used, setup.metrics, by_client=CLIENT_ACCURACY in experiment.metrics
+                )
                 runner = Runner(
                     folder,
                     setup.layout,
@@ -200,16 +244,29 @@ def run(
                     quorum=method.quorum,
                     checkpoint_seconds=experiment.checkpoint_seconds,
                     memory_bytes=engine.memory_mb * 1e6,
+                    judge=Judge(experiment, setup.judged, job.rules, evaluation),
+                    model=ModelFile.of(folder.path, setup.build, setup.federation),
                 )
                 runner.begin(first_state_of(job, setup.params, runner.client_states), resume=resume)
-                evaluation = FederationEvaluation(setup.federation, job.rules, used)
                 if job.network is None:
                     job = replace(job, predict=evaluation.predict)
                 play = run_round if job.network is None else gossip_round
-                runner.play(lambda state: play(job, state, used, evaluation), experiment.rounds, observer)
-                spent = None if released is None else released.spent
-                summary = {**summarize(folder.records()), "privacy": spent}
-                folder.finish(summary)
+
+                def seen(record: RoundRecord) -> None:
+                    told.log(record)
+                    observer(record)
+
+                summary: dict[str, Any] | None = None
+                told.start(tracked_run(folder), folder.records())
+                try:
+                    runner.play(lambda state: play(job, state, used, evaluation), experiment.rounds, seen)
+                    summary = summarize(folder.records())
+                    summary["privacy"] = None if released is None else released.spent
+                    if experiment.stop is not None:
+                        summary["stopped"] = runner.stopped
+                    folder.finish(summary)
+                finally:
+                    told.finish(summary)
                 return summary
         finally:
             if backend is None:
@@ -221,31 +278,6 @@ def is_finished(experiment: Experiment, folder: RunFolder) -> bool:
     if not folder.exists() or folder.summary() is None:
         return False
     return folder.experiment().decisive() == experiment.decisive()
-
-
-def summarize(records: list[RoundRecord]) -> dict[str, Any]:
-    """The metrics people compare: final, mean of the last ten evaluations, best; traffic and time."""
-    tests = [record.test for record in records if record.test is not None]
-    accuracies = [test.accuracy for test in tests]
-    averaged = [record.averaged.accuracy for record in records if record.averaged is not None]
-    beside = {"accuracy_averaged": averaged[-1], "accuracy_averaged_last_10": mean(averaged[-10:])} if averaged else {}
-    inside = [record.in_distribution.accuracy for record in records if record.in_distribution is not None]
-    return {
-        "rounds": len(records),
-        "accuracy": accuracies[-1],
-        "accuracy_last_10": mean(accuracies[-10:]),
-        "accuracy_best": max(accuracies),
-        "accuracy_id": inside[-1] if inside else None,
-        "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
-        **beside,
-        "macro_f1": tests[-1].macro_f1,
-        "weighted_f1": tests[-1].weighted_f1,
-        "loss": tests[-1].loss,
-        "bytes": sum(record.bytes_up + record.bytes_down for record in records),
-        "refused": sum(len(record.refused) for record in records),
-        "skipped": sum(record.skipped for record in records),
-        "seconds": sum(record.duration for record in records),
-    }
 
 
 @contextmanager

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.tracked import tracked_run
 from entrofed.export.csv import to_csv
 from entrofed.export.mlflow import to_mlflow
 from entrofed.export.parquet import to_parquet
-from entrofed.export.runs import label
 from entrofed.export.tensorboard import to_tensorboard
 from entrofed.export.wandb import to_wandb
 
@@ -32,7 +32,7 @@ def export(runs: list[RunFolder], output: Path, format: str) -> list[Path]:  # n
         raise ConfigError("there is no run to export; name a run, or a folder that holds runs")
     known: dict[str, RunFolder] = {}
     for run in runs:
-        name = label(run.experiment())
+        name = tracked_run(run).label
         if known.setdefault(name, run).path.resolve() != run.path.resolve():
             raise ConfigError(
                 f"{known[name].path} and {run.path} are both called {name!r} and could not be told apart; "

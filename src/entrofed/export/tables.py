@@ -19,6 +19,8 @@ consensus, spectral_gap                of peers in a topology
 alignment_*                            agreement of the step with the gradient, where it was measured
 seconds_*                              select, train, admit, weigh, aggregate, evaluate: phases;
                                        clients: training time summed over clients
+test_NAME, id_NAME                     metrics that one of the experiments asks for, by name
+judged                                 accuracy that may stop a run, if one of the runs has it
 =====================================  =================================================================
 
 ``clients``: a row for each run, round and client whose update was used.
@@ -32,8 +34,9 @@ loss_terms_*, origin_*                 terms of its loss, and what its weight wa
                                        occur in one of the runs, by name, as real numbers (true is 1)
 =====================================  =================================================================
 
-The columns of ``rounds`` and the named ones of ``clients`` are always there, in this order. What is missing or not
-finite is null. Accuracies by class, reasons of a selection and the peers' mixing weights stay in the run's own records.
+The columns of ``rounds`` but those of the last two lines, and the named ones of ``clients``, are always there, in this
+order. What is missing or not finite is null. Accuracies by class, reasons of a selection and the peers' mixing weights
+stay in the run's own records.
 """
 
 from collections.abc import Iterable
@@ -43,7 +46,7 @@ import pyarrow as pa
 
 from entrofed.core.records import ClientRecord, RoundRecord
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.export.runs import PATHS, WHOLE, number, numbers
+from entrofed.tracking.numbers import PATHS, WHOLE, number, numbers
 
 WHICH = {"experiment": pa.string(), "seed": pa.int64(), "round": pa.int64()}
 TYPES = {**dict.fromkeys(WHOLE, pa.int64()), "skipped": pa.bool_()}
@@ -69,24 +72,29 @@ def tables(runs: list[RunFolder]) -> dict[str, Any]:
         experiment, records = run.experiment(), run.records()
         which = {"experiment": experiment.name, "seed": experiment.seed}
         rows = [{**which, "round": record.round, **numbers(record, "_")} for record in records]
-        rounds.append(pa.Table.from_pylist(rows, ROUNDS))
-        clients.append(_clients(which, records))
-    wide = pa.concat_tables(clients, promote_options="default")
-    named = [*CLIENTS.names, *sorted(set(wide.column_names) - set(CLIENTS.names))]
-    return {"rounds": pa.concat_tables(rounds), "clients": wide.select(named)}
+        rounds.append(_with_more(rows, ROUNDS))
+        clients.append(_with_more(_clients(which, records), CLIENTS))
+    return {"rounds": _joined(rounds, ROUNDS), "clients": _joined(clients, CLIENTS)}
 
 
-def _clients(which: dict[str, Any], records: Iterable[RoundRecord]) -> Any:
-    rows: list[dict[str, Any]] = []
-    more: set[str] = set()
-    for record in records:
-        for client in record.clients:
-            extra = _extra(client)
-            more |= extra.keys()
-            own = {name: number(getattr(client, name)) for name in OWN}
-            rows.append({**which, "round": record.round, **own, **extra})
-    schema = pa.schema([*CLIENTS, *(pa.field(name, pa.float64()) for name in sorted(more))])
-    return pa.Table.from_pylist(rows, schema)
+def _with_more(rows: list[dict[str, Any]], schema: Any) -> Any:
+    """The rows as a table; columns that the schema does not know are real numbers."""
+    more = sorted({name for row in rows for name in row} - set(schema.names))
+    return pa.Table.from_pylist(rows, pa.schema([*schema, *(pa.field(name, pa.float64()) for name in more)]))
+
+
+def _joined(tables: list[Any], schema: Any) -> Any:
+    """The tables, one below the other; columns that the schema does not know come last, by name."""
+    wide = pa.concat_tables(tables, promote_options="default")
+    return wide.select([*schema.names, *sorted(set(wide.column_names) - set(schema.names))])
+
+
+def _clients(which: dict[str, Any], records: Iterable[RoundRecord]) -> list[dict[str, Any]]:
+    return [
+        {**which, "round": record.round, **{name: number(getattr(client, name)) for name in OWN}, **_extra(client)}
+        for record in records
+        for client in record.clients
+    ]
 
 
 def _extra(client: ClientRecord) -> dict[str, float]:

@@ -43,6 +43,12 @@ class Concatenated(nn.Module):
         probabilities = torch.stack([branch(x).softmax(dim=1) for branch in self.branches])
         return probabilities.mean(dim=0).clamp_min(torch.finfo(x.dtype).tiny).log()
 
+    def settle(self) -> None:
+        """Stay in this phase for good, which is then no tensor any more: a trace cannot depend on one."""
+        phase = int(self.phase)
+        del self.phase
+        self.phase = phase  # type: ignore[assignment]
+
     def joined(self, x: Tensor) -> Tensor:
         """The linear layer's logits; nothing below it is trained."""
         with torch.no_grad():

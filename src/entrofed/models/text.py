@@ -36,7 +36,7 @@ class TokenEncoder(nn.Module):
             return (embedded * share.unsqueeze(2).to(embedded.dtype)).sum(dim=1)
         states: Tensor = self.reader(embedded)[0]
         last = there.shape[1] - 1 - there.flip(1).int().argmax(dim=1)
-        return states[torch.arange(len(states)), last]
+        return states[torch.arange(states.shape[0]), last]
 
 
 def text(

@@ -15,8 +15,10 @@ from entrofed.core.records import Metrics, RoundRecord
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import DataSection, Experiment
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import summarize
+from entrofed.experiment.summary import asked_of, summarize
 from entrofed.info.entropy import Floats
+from entrofed.suite.compare import asked_metrics
+from entrofed.suite.target import Reached, first_reaching
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,10 @@ class Run:
     summary: dict[str, Any] | None
     """Final metrics, or what they would be by now; None before the first evaluation."""
     series: dict[str, Floats]
-    """A value for each round, NaN where there is none; traffic is cumulative, in MB."""
+    """A value for each round, NaN where there is none; traffic is cumulative, in MB. Metrics that an experiment asks
+    for are there if a round has them, called as in a comparison."""
+    elapsed: Floats
+    """Seconds since the start, on the server's clock."""
     class_accuracy: list[float]
     weights: Weights
     participation: Counter[int]
@@ -59,6 +64,14 @@ class Run:
     def rounds(self) -> int:
         """Rounds played."""
         return len(self.series["accuracy"])
+
+    def values(self, metric: str) -> Floats:
+        """A series; NaN throughout if the run has none of that name."""
+        return self.series.get(metric, np.full(self.rounds, np.nan))
+
+    def to_target(self, target: float) -> Reached | None:
+        """What it took to reach an accuracy on the test set."""
+        return first_reaching(self.series["accuracy"], self.series["traffic"], self.elapsed, target)
 
 
 @dataclass(frozen=True)
@@ -122,6 +135,8 @@ def read_run(folder: RunFolder) -> Run:
     for record in records:
         seconds.update({phase: lap for phase, lap in record.seconds.items() if phase != "clients"})
     summary = stored if stored is not None else summarize(records) if tests else None
+    if summary is not None:
+        summary = {**summary, **asked_metrics(summary)}
     if stored is None and (released := folder.released()) is not None:
         summary = {**(summary or {}), "privacy": released.spent}
     environment = folder.path / "environment.json"
@@ -131,6 +146,7 @@ def read_run(folder: RunFolder) -> Run:
         finished=stored is not None,
         summary=summary,
         series=_series(records),
+        elapsed=_column(accumulate(record.duration for record in records)),
         class_accuracy=tests[-1].class_accuracy if tests else [],
         weights=_weights(records),
         participation=Counter(client for record in records for client in record.cohort),
@@ -167,7 +183,15 @@ def _series(records: Sequence[RoundRecord]) -> dict[str, Floats]:
         "up": up,
         "down": down,
         "traffic": up + down,
+        **_asked(records),
     }
+
+
+def _asked(records: Sequence[RoundRecord]) -> dict[str, Floats]:
+    """The metrics that the experiment asks for: on the test set, and fairness on held-out data."""
+    rows = [asked_metrics(asked_of([record])) for record in records]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: _column(row.get(name) for row in rows) for name in names}
 
 
 def _accuracy(metrics: Metrics | None) -> float | None:

@@ -12,13 +12,14 @@ from entrofed.report.collect import Group
 from entrofed.report.course import course, spread_out
 from entrofed.report.lines import WIDE, course_view
 from entrofed.report.results import LAST_10, percent
+from entrofed.report.targets import targets
 from entrofed.suite.words import privacy_words
 
 NOT_RECORDED = "not recorded: made before version 0.2"
 
 
-def costs(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:
-    """Bytes and seconds."""
+def costs(groups: Sequence[Group], sheets: Sheets, shared: str, target: float | None = None) -> Section | None:
+    """Bytes and seconds; also to a target accuracy."""
     played = [group for group in groups if any(run.rounds for run in group.runs)]
     if not played:
         return None
@@ -27,10 +28,12 @@ def costs(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | Non
         ways = {"traffic": "between peers"}
     views = [course_view(groups, shared, metric, "MB", ",.0f", label=label) for metric, label in ways.items()]
     reading = "Megabytes sent since the start, the mean over seeds: models, and what a method asks for besides."
-    pictures = [Picture("Bytes sent", reading, views), _seconds(played, sheets)]
+    pictures: list[Block] = [Picture("Bytes sent", reading, views), _seconds(played, sheets)]
     known = [group for group in played if group.values(LAST_10) and any(run.series["up"].any() for run in group.runs)]
     if len(known) > 1:
         pictures.insert(0, _tradeoff(known, sheets))
+    if (reached := targets(played, target)) is not None:
+        pictures.insert(0, reached)
     return Section("costs", "Traffic and time", pictures)
 
 

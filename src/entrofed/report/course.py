@@ -59,10 +59,11 @@ def spread_out(places: NDArray[np.int64], most: int = POINTS) -> NDArray[np.int6
 def courses_sheet(groups: Sequence[Group]) -> dict[str, list[object]]:
     """The columns that all line charts share: experiment, round, and each metric's mean, least and most."""
     columns: dict[str, list[object]] = {"experiment": [], "round": []}
+    metrics = list(dict.fromkeys(metric for group in groups for run in group.runs for metric in run.series))
     for group in groups:
         if not any(run.rounds for run in group.runs):
             continue
-        found = {metric: course([run.series[metric] for run in group.runs]) for metric in group.first.series}
+        found = {metric: course([run.values(metric) for run in group.runs]) for metric in metrics}
         evaluated = np.flatnonzero(~np.isnan(found["accuracy"].mean))
         kept = np.union1d(spread_out(np.arange(len(found["accuracy"].mean))), spread_out(evaluated))
         columns["experiment"] += [group.name] * len(kept)

@@ -8,6 +8,7 @@ import numpy as np
 from entrofed.charts.report import course_chart
 from entrofed.report.blocks import Grid, Picture, Section, Sheets, View
 from entrofed.report.collect import Group
+from entrofed.report.results import asked_titles
 
 OVER_SEEDS = ": the mean over its seeds, with a band from the lowest seed to the highest"
 WIDE = 20.0
@@ -17,11 +18,14 @@ WIDE = 20.0
 def courses(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:
     """Accuracy and losses over the rounds."""
     pictures = []
-    for metric, title, axis, form in (
+    shown = [
         ("accuracy", "Test accuracy", "Accuracy", ".0%"),
         ("loss", "Test loss", "Loss", ".3~g"),
         ("train_loss", "Training loss", "Loss", ".3~g"),
-    ):
+    ]
+    for metric, title in asked_titles(groups).items():
+        shown.append((metric, f"{title} ({'test' if metric.startswith('test_') else 'held-out data'})", title, ".3~g"))
+    for metric, title, axis, form in shown:
         if metric not in sheets.columns[shared]:
             continue
         known = [value for value in sheets.columns[shared][f"{metric}_low"] if value is not None]
@@ -55,7 +59,8 @@ def course_view(
     )
     found: dict[str, list[float]] = {}
     for group in groups:
-        known = [values for run in group.runs if len(values := run.series[metric][~np.isnan(run.series[metric])])]
+        series = [run.values(metric) for run in group.runs]
+        known = [values for one in series if len(values := one[~np.isnan(one)])]
         if known:
             ends = ([values[0], values[(len(values) - 1) // 2], values[-1]] for values in known)
             found[group.name] = np.mean(list(ends), axis=0).tolist()

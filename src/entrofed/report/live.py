@@ -16,6 +16,7 @@ def live(
     every: float,
     stop: Callable[[], bool],
     title: str | None = None,
+    target: float | None = None,
 ) -> None:
     """Write the page anew whenever its runs have got on, until all are finished or ``stop`` says so.
 
@@ -30,10 +31,10 @@ def live(
         now = _stamps(runs)
         if now != before:
             before = now
-            write_report(runs, output, title=title, refresh=every)
+            write_report(runs, output, title=title, refresh=every, target=target)
         time.sleep(every)
     if runs:
-        write_report(runs, output, title=title)
+        write_report(runs, output, title=title, target=target)
 
 
 def _stamps(runs: list[RunFolder]) -> list[Stamp]:

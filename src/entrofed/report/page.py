@@ -25,6 +25,7 @@ from entrofed.report.lines import courses, inside_outside
 from entrofed.report.peers import peers
 from entrofed.report.results import by_accuracy, classes, overview, reference_of
 from entrofed.report.setup import setup
+from entrofed.suite.target import checked_target
 
 PIXELS = 1500
 """Marks of a chart above which it is drawn as pixels, because as many shapes are slow."""
@@ -33,20 +34,32 @@ LEADING = 5
 
 
 def write_report(
-    runs: list[RunFolder], output: Path, *, title: str | None = None, refresh: float | None = None
+    runs: list[RunFolder],
+    output: Path,
+    *,
+    title: str | None = None,
+    refresh: float | None = None,
+    target: float | None = None,
 ) -> None:
-    """Write the page of these runs, finished or not; with ``refresh`` it reloads itself every so many seconds."""
+    """Write the page of these runs, finished or not; with ``refresh`` it reloads itself every so many seconds.
+
+    ``target``: also what it took to reach this test accuracy.
+    """
     if not output.parent.is_dir():
         raise ConfigError(f"{output}: there is no folder {output.parent}; make it first")
     if refresh is not None and not refresh > 0:
         raise ConfigError(f"refresh = {refresh}, but must be a number of seconds above 0")
-    write_whole(output, page_text(read_groups(runs), title, refresh))
+    if target is not None:
+        checked_target(target)
+    write_whole(output, page_text(read_groups(runs), title, refresh, target))
 
 
-def page_text(groups: Sequence[Group], title: str | None = None, refresh: float | None = None) -> str:
+def page_text(
+    groups: Sequence[Group], title: str | None = None, refresh: float | None = None, target: float | None = None
+) -> str:
     """The whole page."""
     sheets = Sheets()
-    sections = list(_sections(groups, sheets))
+    sections = list(_sections(groups, sheets, target))
     pictures = [block for section in sections for block in section.blocks if isinstance(block, Picture)]
     data = {
         "sheets": sheets.columns,
@@ -82,7 +95,7 @@ def page_text(groups: Sequence[Group], title: str | None = None, refresh: float 
     )
 
 
-def _sections(groups: Sequence[Group], sheets: Sheets) -> Iterator[Section]:
+def _sections(groups: Sequence[Group], sheets: Sheets, target: float | None) -> Iterator[Section]:
     shared = shared_courses(groups, sheets)
     found = [
         overview(groups, sheets),
@@ -94,7 +107,7 @@ def _sections(groups: Sequence[Group], sheets: Sheets) -> Iterator[Section]:
         diversity(groups, sheets, shared),
         participation(groups, sheets),
         partition(groups, sheets),
-        costs(groups, sheets, shared),
+        costs(groups, sheets, shared, target),
         reveals(groups),
         refusals(groups, sheets),
         diagnostics(groups, sheets),

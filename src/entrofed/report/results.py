@@ -1,6 +1,6 @@
 """How the experiments came out: metrics, ranking, paired comparison, classes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from statistics import stdev
 
@@ -25,9 +25,11 @@ def overview(groups: Sequence[Group], sheets: Sheets) -> Section:
     blocks: list[Block] = [Words(warning, notice=True) for warning in _warnings(groups)]
     ranked = [group for group in by_accuracy(groups) if group.values(LAST_10)]
     ranking = [_ranking(ranked, sheets)] if len(ranked) > 1 else []
-    table = _table(groups) if len(groups) > 1 else Facts(list(_line(groups[0]).items())[1:])
+    table = _table(groups) if len(groups) > 1 else Facts(list(_line(groups[0], asked_titles(groups)).items())[1:])
     blocks += [table, *ranking] if len(groups) <= SLOTS else [*ranking, table]
     blocks += _comparisons(groups, sheets)
+    if stopped := [words for group in groups for words in _stopped(group)]:
+        blocks.append(Words(f"Stopped early: {'; '.join(stopped[:5])}{'; and more' * (len(stopped) > 5)}."))
     return Section("overview", "Results", blocks)
 
 
@@ -56,13 +58,31 @@ def _warnings(groups: Sequence[Group]) -> Iterator[str]:
         yield f"{'The result' if len(groups) == 1 else 'At least one result'} {warning}."
 
 
+def asked_titles(groups: Sequence[Group]) -> dict[str, str]:
+    """The metrics that an experiment asks for, as they are called in summaries, with titles."""
+    names = dict.fromkeys(n for g in groups for run in g.runs for n in run.series if n.startswith(("test_", "id_")))
+    return {name: name.partition("_")[2].replace("_", " ").capitalize() for name in names}
+
+
+def _stopped(group: Group) -> list[str]:
+    """Why runs ended before their last round."""
+    return [f"{run.folder.label} {words}" for run in group.runs if (words := (run.summary or {}).get("stopped"))]
+
+
 def _spread(group: Group, metric: str) -> str:
     values = group.values(metric)
     return percent(group.mean(metric)) + (f" ± {percent(stdev(values))}" if len(values) > 1 else "")
 
 
+def _plain_spread(group: Group, metric: str) -> str:
+    values = group.values(metric)
+    spread = f" ± {stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{group.mean(metric):.4f}{spread}" if values else ""
+
+
 def _table(groups: Sequence[Group]) -> Grid:
-    lines = [_line(group) for group in by_accuracy(groups)]
+    asked = asked_titles(groups)
+    lines = [_line(group, asked) for group in by_accuracy(groups)]
     caption = (
         "Mean ± sample standard deviation over seeds, the best mean of the last ten evaluations first. "
         "MB: both ways; seconds: on the server's clock."
@@ -75,7 +95,7 @@ def _table(groups: Sequence[Group]) -> Grid:
     return Grid(head, [[line[key] for key in head] for line in lines], caption, sortable=True)
 
 
-def _line(group: Group) -> dict[str, str]:
+def _line(group: Group, asked: Mapping[str, str]) -> dict[str, str]:
     experiment, played = group.first.experiment, [run.rounds for run in group.runs]
     done = all(run.finished for run in group.runs)
     traffic = [float(run.series["traffic"][-1]) for run in group.runs if run.rounds]
@@ -85,8 +105,9 @@ def _line(group: Group) -> dict[str, str]:
         "Method": experiment.method.name,
         "Data": data_words(group),
         "Seeds": str(len(group.runs)),
-        "Rounds": str(max(played)) if done else f"{min(played)} of {experiment.rounds}",
+        "Rounds": str(max(played)) if done and not _stopped(group) else f"{min(played)} of {experiment.rounds}",
         **{title: _spread(group, metric) for title, metric in METRICS.items()},
+        **{title: _plain_spread(group, metric) for metric, title in asked.items()},
         "Sent (MB)": f"{np.mean(traffic):,.1f}" if traffic else "",
         "Seconds": f"{np.mean(seconds):,.1f}",
     }

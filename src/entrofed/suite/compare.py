@@ -3,13 +3,15 @@
 import csv
 import io
 import statistics
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.errors import ConfigError, unknown
-from entrofed.experiment.run_folder import find_runs
+from entrofed.experiment.run_folder import RunFolder, find_runs
 from entrofed.suite.statistics import Row, compare
+from entrofed.suite.target import NOT_REACHED, to_target
 
 METRICS = {
     "accuracy": ("accuracy %", 100),
@@ -18,17 +20,34 @@ METRICS = {
     "macro_f1": ("macro F1 %", 100),
 }
 """Metrics of a summary that are compared, with their titles, and what they are multiplied by to be in per cent."""
+COSTS = {"rounds": "rounds", "megabytes": "MB", "seconds": "s"}
+"""What it takes to reach a target, with their titles."""
+TO_TARGET = "_to_target"
+
+
+def asked_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics that an experiment asks for, at the end of a run: on the test set, and fairness on held-out data."""
+    test, inside = summary.get("metrics_test") or {}, summary.get("metrics_id") or {}
+    fairness = {f"id_{name}": value for name, value in inside.items() if name.startswith(CLIENT_ACCURACY)}
+    return {f"test_{name}": value for name, value in test.items()} | fairness
 
 
 def summaries_of(paths: list[Path]) -> dict[Path, dict[int, dict[str, Any]]]:
     """The summaries of finished runs, by experiment and seed."""
-    groups: dict[Path, dict[int, dict[str, Any]]] = {}
+    return {
+        folder: {seed: run.summary() or {} for seed, run in of_seeds.items()}
+        for folder, of_seeds in _finished(paths).items()
+    }
+
+
+def _finished(paths: list[Path]) -> dict[Path, dict[int, RunFolder]]:
+    groups: dict[Path, dict[int, RunFolder]] = {}
     unfinished: list[str] = []
     for run in dict.fromkeys(find_runs(paths)):  # a run that lies below two of the paths counts once
-        if (summary := run.summary()) is None:
+        if run.summary() is None:
             unfinished.append(run.label)
         else:
-            groups.setdefault(run.path.parent, {})[run.experiment().seed] = summary
+            groups.setdefault(run.path.parent, {})[run.experiment().seed] = run
     if unfinished:
         raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
     if not groups:
@@ -36,30 +55,63 @@ def summaries_of(paths: list[Path]) -> dict[Path, dict[int, dict[str, Any]]]:
     return groups
 
 
-def comparison(paths: list[Path]) -> list[dict[str, Any]]:
-    """A row for each experiment: mean and sample standard deviation of its metrics over its seeds."""
+def comparison(paths: list[Path], target: float | None = None) -> list[dict[str, Any]]:
+    """A row for each experiment: mean and sample standard deviation of its metrics over its seeds.
+
+    ``target``: also what it takes to reach this accuracy, over the seeds that reach it.
+    """
     rows: list[dict[str, Any]] = []
-    for folder, of_seeds in sorted(summaries_of(paths).items()):
-        summaries = list(of_seeds.values())
-        row: dict[str, Any] = {
-            "experiment": folder.name,
-            "seeds": len(summaries),
-            "rounds": summaries[0]["rounds"],
-        }
+    groups = {folder: list(of_seeds.values()) for folder, of_seeds in sorted(_finished(paths).items())}
+    asked = list(dict.fromkeys(key for runs in groups.values() for run in runs for key in asked_metrics(_summary(run))))
+    for folder, runs in groups.items():
+        summaries = [_summary(run) for run in runs]
+        row: dict[str, Any] = {"experiment": folder.name, "seeds": len(runs), "rounds": summaries[0]["rounds"]}
         for key in METRICS:
-            values = [summary[key] for summary in summaries]
-            row[f"{key}_mean"] = statistics.mean(values)
-            row[f"{key}_std"] = statistics.stdev(values) if len(values) > 1 else None
+            row |= _spread(key, [summary[key] for summary in summaries])
+        for key in asked:
+            row |= _spread(key, [asked_metrics(summary).get(key) for summary in summaries])
+        if target is not None:
+            found = [to_target(run.records(), target) for run in runs]
+            row |= {"target": target, "reached": sum(one is not None for one in found)}
+            for key in COSTS:
+                row |= _spread(f"{key}{TO_TARGET}", [None if one is None else getattr(one, key) for one in found])
         rows.append(row)
     return rows
 
 
-def _cells(rows: list[dict[str, Any]]) -> Iterator[list[str]]:
+def _summary(run: RunFolder) -> dict[str, Any]:
+    return run.summary() or {}
+
+
+def _spread(key: str, values: Sequence[float | None]) -> dict[str, float | None]:
+    """Mean and standard deviation of the values that are there."""
+    known = [value for value in values if value is not None]
+    return {
+        f"{key}_mean": statistics.mean(known) if known else None,
+        f"{key}_std": statistics.stdev(known) if len(known) > 1 else None,
+    }
+
+
+def columns_of(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """What the rows compare, by key, with titles."""
+    titles = {key: title for key, (title, _) in METRICS.items()}
     for row in rows:
-        cells = [row["experiment"], str(row["seeds"]), str(row["rounds"])]
-        for key, (_, scale) in METRICS.items():
-            cells.append(spread_words(row[f"{key}_mean"], row[f"{key}_std"], scale, 2))
-        yield cells
+        asked = [key.removesuffix("_mean") for key in row if key.startswith(("test_", "id_")) and key.endswith("_mean")]
+        titles |= {key: key.partition("_")[2].replace("_", " ") for key in asked}
+        if "target" in row:
+            titles |= {f"{key}{TO_TARGET}": f"{title} to {row['target']:g}" for key, title in COSTS.items()}
+    return titles
+
+
+def cell_of(row: dict[str, Any], key: str, digits: int) -> str:
+    """A mean with its spread; ``digits`` are those of per cents."""
+    mean, std = row[f"{key}_mean"], row[f"{key}_std"]
+    if key in METRICS:
+        return spread_words(mean, std, METRICS[key][1], digits)
+    if not key.endswith(TO_TARGET):
+        return "" if mean is None else spread_words(mean, std, 1, 4)
+    some = "" if row["reached"] == row["seeds"] else f" ({row['reached']} of {row['seeds']} seeds)"
+    return NOT_REACHED if mean is None else spread_words(mean, std, 1, 1) + some
 
 
 def spread_words(mean: float, spread: float | None, scale: float, digits: int) -> str:
@@ -69,9 +121,6 @@ def spread_words(mean: float, spread: float | None, scale: float, digits: int) -
     '50.0 ± 1.2'
     """
     return f"{mean * scale:.{digits}f}" + ("" if spread is None else f" ± {spread * scale:.{digits}f}")
-
-
-HEAD = ["experiment", "seeds", "rounds", *(title for title, _ in METRICS.values())]
 
 
 def csv_text(rows: list[dict[str, Any]]) -> str:
@@ -85,8 +134,13 @@ def csv_text(rows: list[dict[str, Any]]) -> str:
 
 def markdown_text(rows: list[dict[str, Any]]) -> str:
     """The comparison as a Markdown table."""
-    lines = [HEAD, ["---"] * len(HEAD), *_cells(rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    titles = columns_of(rows)
+    head = ["experiment", "seeds", "rounds", *titles.values()]
+    cells = [
+        [row["experiment"], str(row["seeds"]), str(row["rounds"]), *(cell_of(row, key, 2) for key in titles)]
+        for row in rows
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *cells])
 
 
 def paired_rows(paths: list[Path], against: str, metric: str = "accuracy_last_10") -> list[Row]:

@@ -2,25 +2,37 @@
 
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
-from entrofed.suite.compare import METRICS, spread_words
+from entrofed.suite.compare import METRICS, TO_TARGET, cell_of, columns_of
 from entrofed.suite.statistics import Row
 
 
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
     """The comparison for a terminal, the best first."""
-    shown = {key: title for key, (title, _) in METRICS.items() if key != "macro_f1"}
-    table = Table("experiment", "seeds", "rounds", *shown.values())
-    table.caption = "mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds"
+    shown = {key: title for key, title in columns_of(rows).items() if key in METRICS and key != "macro_f1"}
+    return _table(rows, shown, "mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds")
+
+
+def more_tables(rows: list[dict[str, Any]]) -> list[Table]:
+    """The metrics that experiments ask for, and what it takes to reach a target, if there are any."""
+    more = {key: title for key, title in columns_of(rows).items() if key not in METRICS}
+    costs = {key: title for key, title in more.items() if key.endswith(TO_TARGET)}
+    asked = {key: title for key, title in more.items() if key not in costs}
+    captions = (
+        (asked, "on the test set; client accuracy: on what all participating clients hold out"),
+        (costs, "until the test accuracy is first reached, over the seeds that reach it; MB: sent both ways"),
+    )
+    return [_table(rows, shown, caption) for shown, caption in captions if shown]
+
+
+def _table(rows: list[dict[str, Any]], shown: dict[str, str], caption: str) -> Table:
+    table = Table("experiment", "seeds", "rounds", *map(escape, shown.values()), caption=caption)
     table.columns[0].no_wrap = True
     for row in sorted(rows, key=lambda row: -float(row["accuracy_last_10_mean"])):
-        table.add_row(
-            row["experiment"],
-            str(row["seeds"]),
-            str(row["rounds"]),
-            *(spread_words(row[f"{key}_mean"], row[f"{key}_std"], 100, 1) for key in shown),
-        )
+        cells = [cell_of(row, key, 1) for key in shown]
+        table.add_row(row["experiment"], str(row["seeds"]), str(row["rounds"]), *cells)
     return table
 
 

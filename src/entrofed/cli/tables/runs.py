@@ -10,8 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from entrofed.cli.tables.cells import cell, sparkline
+from entrofed.core.records import RoundRecord
 from entrofed.experiment.run_folder import RunFolder, find_runs
+from entrofed.experiment.summary import asked_of
 from entrofed.registry import PART_KINDS
+from entrofed.suite.compare import asked_metrics
+from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import privacy_words
 
 
@@ -27,15 +31,15 @@ def runs_table(folder: Path) -> Table:
             escape(experiment.data.name),
             escape(experiment.method.name),
             f"{len(records)}/{experiment.rounds}",
-            "unfinished" if summary is None else "finished",
+            "unfinished" if summary is None else "stopped early" if summary.get("stopped") else "finished",
             f"{tests[-1]:.4f}" if tests else "",
             f"{max(tests):.4f}" if tests else "",
         )
     return table
 
 
-def show_run(run: RunFolder, console: Console) -> None:
-    """One run: setting, course, outcome."""
+def show_run(run: RunFolder, console: Console, target: float | None = None) -> None:
+    """One run: setting, course, outcome; and what it took to reach a target accuracy."""
     experiment, records, summary = run.experiment(), run.records(), run.summary()
     setting = Table.grid(padding=(0, 2))
     data = f"{experiment.data.name}, {experiment.data.partition}, seed {experiment.seed}"
@@ -53,8 +57,9 @@ def show_run(run: RunFolder, console: Console) -> None:
         "round", "cohort", "effective", "entropy", "train loss", "test loss", "accuracy", "macro F1", "refused"
     )
     table.caption = "effective: 1 / sum of squared weights; entropy: of the cohort's pooled labels, in bits"
-    shown = tests if len(tests) <= 12 else [*tests[:: math.ceil(len(tests) / 11)], tests[-1]]
-    for record, test in {record.round: (record, test) for record, test in shown}.values():
+    some = tests if len(tests) <= 12 else [*tests[:: math.ceil(len(tests) / 11)], tests[-1]]
+    shown = list({record.round: (record, test) for record, test in some}.values())
+    for record, test in shown:
         table.add_row(
             str(record.round + 1),
             str(len(record.cohort)),
@@ -67,6 +72,8 @@ def show_run(run: RunFolder, console: Console) -> None:
             str(len(record.refused)),
         )
     console.print(table)
+    if asked_of(records):
+        console.print(_asked_table([record for record, _ in shown]))
     if summary is not None:
         console.print(
             f"accuracy {summary['accuracy']:.4f} (mean of last 10: {summary['accuracy_last_10']:.4f}, "
@@ -74,8 +81,23 @@ def show_run(run: RunFolder, console: Console) -> None:
         )
         if summary.get("accuracy_id") is not None:
             console.print(f"in distribution, on the held-out data of the last cohort: {summary['accuracy_id']:.4f}")
-        if words := privacy_words(summary):
-            console.print(words, highlight=False, markup=False)
+        for words in (summary.get("stopped"), privacy_words(summary)):
+            if words:
+                console.print(words, highlight=False, markup=False, soft_wrap=True)
+    if target is not None:
+        reached = to_target(records, target)
+        console.print(f"accuracy {target:g}: {NOT_REACHED if reached is None else f'reached after {reached}'}")
+
+
+def _asked_table(records: list[RoundRecord]) -> Table:
+    """The metrics that the experiment asks for, by round."""
+    rows = [asked_metrics(asked_of([record])) for record in records]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = Table("round", *(escape(name.partition("_")[2].replace("_", " ")) for name in names))
+    table.caption = "on the test set; client accuracy: on what all participating clients hold out"
+    for record, row in zip(records, rows, strict=True):
+        table.add_row(str(record.round + 1), *(cell(row.get(name), ".4f") for name in names))
+    return table
 
 
 def method_words(run: RunFolder) -> str:

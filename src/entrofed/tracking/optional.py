@@ -1,4 +1,4 @@
-"""Packages that only some formats need, kept off the network and the user's settings."""
+"""Packages that only some trackers and formats need, kept off the network and the user's settings."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def needed(module: str, extra: str) -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ConfigError(f"export to {extra} needs the extra: pip install 'entrofed[{extra}]'") from None
+        raise ConfigError(f"{extra} is an extra, and not installed: pip install 'entrofed[{extra}]'") from None
 
 
 @contextmanager

@@ -1,12 +1,10 @@
-"""What all formats take from a run: its label, its settings, its metrics by round."""
+"""The numbers of a round by name, for trackers and exports."""
 
-import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from entrofed.core.records import RoundRecord
-from entrofed.experiment.config import Experiment
-from entrofed.experiment.toml import flat
 
 METRICS = ("loss", "accuracy", "macro_f1", "weighted_f1", "weighted_precision", "weighted_recall")
 ALIGNMENT = ("error", "cosine", "step", "gradient", "stretch")
@@ -36,11 +34,6 @@ PATHS: tuple[tuple[str, ...], ...] = (
 """What is exported of a round, by its path in the line of ``metrics.jsonl``; numbers of lists are their lengths."""
 
 
-def label(experiment: Experiment) -> str:
-    """How a run is called wherever it is exported to."""
-    return f"{experiment.name}/seed-{experiment.seed}"
-
-
 def number(value: Any) -> int | float | bool | None:
     """The value if it is a finite number, else nothing.
 
@@ -51,7 +44,8 @@ def number(value: Any) -> int | float | bool | None:
 
 
 def numbers(record: RoundRecord, separator: str) -> dict[str, int | float | bool | None]:
-    """The numbers of a round by name, all of :data:`PATHS`; None where the record has no finite number.
+    """The numbers of a round by name: all of :data:`PATHS`, None where the record has no finite number, and then those
+    that an experiment has to ask for.
 
     >>> found = numbers(RoundRecord(0, cohort=[4, 7], train_loss=0.5), "/")
     >>> found["cohort_size"], found["train_loss"], found["test/loss"]
@@ -69,19 +63,17 @@ def numbers(record: RoundRecord, separator: str) -> dict[str, int | float | bool
             case (name,):
                 value = counted[name] if name in counted else getattr(record, name)
         found[separator.join(path)] = number(value)
-    return found
+    return found | {separator.join(path): number(value) for path, value in _asked_for(record)}
+
+
+def _asked_for(record: RoundRecord) -> Iterator[tuple[tuple[str, ...], float | None]]:
+    for group, found in (("test", record.test), ("id", record.in_distribution)):
+        if found is not None:
+            yield from (((group, name), value) for name, value in found.extra.items())
+    if record.judged is not None:
+        yield ("judged",), record.judged
 
 
 def scalars(record: RoundRecord) -> dict[str, float]:
     """The numbers that a round has, named such as ``test/accuracy``."""
     return {name: float(value) for name, value in numbers(record, "/").items() if value is not None}
-
-
-def settings(experiment: Experiment) -> dict[str, str | int | float | bool]:
-    """The resolved configuration without tables in tables; lists become JSON, what is not set is left out.
-
-    >>> settings(Experiment(name="x"))["data.clients"]
-    10
-    """
-    table = flat(experiment.model_dump(mode="json", exclude_none=True))
-    return {key: json.dumps(value) if isinstance(value, list) else value for key, value in table.items()}

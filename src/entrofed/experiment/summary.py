@@ -1,0 +1,41 @@
+"""What a run comes to."""
+
+from statistics import mean
+from typing import Any
+
+from entrofed.core.records import RoundRecord
+
+
+def summarize(records: list[RoundRecord]) -> dict[str, Any]:
+    """The metrics people compare: final, mean of the last ten evaluations, best; traffic and time."""
+    tests = [record.test for record in records if record.test is not None]
+    accuracies = [test.accuracy for test in tests]
+    averaged = [record.averaged.accuracy for record in records if record.averaged is not None]
+    beside = {"accuracy_averaged": averaged[-1], "accuracy_averaged_last_10": mean(averaged[-10:])} if averaged else {}
+    inside = [record.in_distribution.accuracy for record in records if record.in_distribution is not None]
+    return {
+        "rounds": len(records),
+        "accuracy": accuracies[-1],
+        "accuracy_last_10": mean(accuracies[-10:]),
+        "accuracy_best": max(accuracies),
+        "accuracy_id": inside[-1] if inside else None,
+        "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
+        **beside,
+        "macro_f1": tests[-1].macro_f1,
+        "weighted_f1": tests[-1].weighted_f1,
+        "loss": tests[-1].loss,
+        "bytes": sum(record.bytes_up + record.bytes_down for record in records),
+        "refused": sum(len(record.refused) for record in records),
+        "skipped": sum(record.skipped for record in records),
+        "seconds": sum(record.duration for record in records),
+        **asked_of(records),
+    }
+
+
+def asked_of(records: list[RoundRecord]) -> dict[str, dict[str, float | None]]:
+    """The last of each metric that the experiment asks for, by where it is measured."""
+    last: dict[str, dict[str, float | None]] = {"test": {}, "id": {}}
+    for record in records:
+        for where, found in (("test", record.test), ("id", record.in_distribution)):
+            last[where] |= {} if found is None else found.extra
+    return {f"metrics_{where}": values for where, values in last.items() if values}
