@@ -26,6 +26,7 @@ LAYERS = (
     ("papers", "studies"),
     ("report", "export", "flower"),
     ("cli",),
+    ("api",),
 )
 """A module imports from its own package and from those of earlier lines; packages on one line are strangers."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}

@@ -206,7 +206,7 @@ class RoundRecord:
         else:
             found["alignment"] = None if self.alignment is None else asdict(self.alignment)
         if self.averaged is not None:
-            found["averaged"] = asdict(self.averaged)
+            found["averaged"] = self.averaged.to_json()
         if self.names is not None:
             found["names"] = self.names
         plain: dict[str, Any] = _finite(found | {"seconds": self.seconds})

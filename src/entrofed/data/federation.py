@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ BY_ROLE = "by_role"
 """The partition into natural owners."""
 NATURAL = "natural"
 """Another name for it."""
+SHOWN = 30
+"""Clients that a notebook shows."""
 ASSIGNMENT = "assignment"
 """The partition into the owners that the user names."""
 
@@ -274,6 +277,38 @@ class Federation:
                 f"label entropy: {alone:.2f} bits in a client (mean), {pooled:.2f} over all",
             ]
         )
+
+    def only(self, clients: Sequence[int | str]) -> "Federation":
+        """The same data and clients, of which only these take part; by number or name.
+
+        >>> x, y = np.eye(6), np.array(["ill", "ill", "well"] * 2)
+        >>> both = Federation.from_clients({"Basel": (x, y), "Lugano": (x, y)}, test=(x, y))
+        >>> both.only(["Lugano"]).participants.tolist()
+        [1]
+        """
+        numbers: dict[int | str, int] = {k: k for k in range(len(self.shards))}
+        numbers |= {name: k for k, name in enumerate(self.names)}
+        if lacking := [client for client in clients if client not in numbers]:
+            known = ", ".join(self.names) or f"0..{len(self.shards) - 1}"
+            raise ConfigError(f"there is no client {lacking[0]!r}; there are {known}")
+        if not len(clients):
+            raise ConfigError("no client is left to take part; name at least one")
+        return replace(self, participants=np.unique([numbers[client] for client in clients]))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: who holds what, a row per client (the first 30), the darker the more of its samples."""
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.data.classes)
+        rows = []
+        for k, counts in enumerate(self.label_counts[:SHOWN]):
+            shares = counts / max(int(counts.sum()), 1)
+            cells = "".join(
+                f'<td style="background:rgba(31,119,180,{share:.2f})">{count}</td>'
+                for count, share in zip(counts, shares, strict=True)
+            )
+            name = escape(self.names[k]) if self.names else str(k)
+            rows.append(f"<tr><th>{name}</th>{cells}</tr>")
+        more = f"<p>and {len(self.shards) - SHOWN:,} more clients</p>" if len(self.shards) > SHOWN else ""
+        return f"<pre>{escape(self.describe())}</pre><table><tr><th></th>{head}</tr>{''.join(rows)}</table>{more}"
 
     @cached_property
     def digest(self) -> str:

@@ -85,6 +85,12 @@ def prepare(
         method: In place of the experiment's.
         metrics: Functions at hand, by their names in the experiment; see :func:`~entrofed.experiment.chosen.named`.
     """
+    handed = {"data": federation, "method": method, "model": model}
+    if lacking := [what for what, thing in handed.items() if thing is None and experiment.was_given(what)]:
+        raise ConfigError(
+            f"the run was given its {' and '.join(lacking)} from Python, and a file cannot say it; continue it there: "
+            "entrofed.run(..., resume=True)"
+        )
     method = experiment.method.recipe if method is None else completed(method)
     try:
         experiment.check(method)

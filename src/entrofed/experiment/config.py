@@ -132,6 +132,8 @@ class DataSection(Section):
     validation: float = Field(0.0, ge=0, lt=1)
     """The share of the training part that the server keeps as a validation set."""
     normalize: Scaling = "standard"
+    digest: str | None = None
+    """SHA-256 of a federation that was handed over from Python; it is dealt out already."""
 
     @model_validator(mode="before")
     @classmethod
@@ -144,7 +146,7 @@ class DataSection(Section):
 
     @model_validator(mode="after")
     def _fits_partition(self, info: ValidationInfo) -> "DataSection":
-        if _was_run(info):
+        if _was_run(info) or self.digest is not None:
             return self
         if self.path is None:
             for key in OWN_KEYS:
@@ -360,6 +362,8 @@ class Experiment(Section):
     """What is measured besides accuracy, loss and F1: names, or functions such as ``my_metrics.py:cost``."""
     track: tuple[str, ...] = ()
     """Where the course of the run can be followed while it goes on: tensorboard, mlflow, wandb."""
+    given: tuple[Literal["data", "method", "model"], ...] | None = None
+    """What was handed over from Python, so that the file does not say all of it."""
     model: Spec = "digits_mlp"
     data: DataSection = DataSection(clients=10)
     method: MethodSection = MethodSection()
@@ -382,9 +386,13 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _consistent_experiment(self, info: ValidationInfo) -> "Experiment":
-        if not _was_run(info):
+        if not _was_run(info) and not self.was_given("method"):
             self.check(self.method.recipe)
         return self
+
+    def was_given(self, what: str) -> bool:
+        """Whether the data, the method or the model was handed over from Python."""
+        return what in (self.given or ())
 
     def check(self, method: Method) -> None:
         """Raise a ValueError if the sections do not go together, a ConfigError if the parts do not."""
@@ -464,7 +472,7 @@ def parse(
     table = table if stored else _located(table, Path())
     try:
         experiment = Experiment.model_validate(table, context={"stored": stored})
-        if not stored:
+        if not stored and not experiment.was_given("model"):
             model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
             if not isinstance(model, str):
                 raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")

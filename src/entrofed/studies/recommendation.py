@@ -28,9 +28,8 @@ SCARCE = 0.5
 UNKNOWN = (
     "Accuracy, how far local models drift apart, and whether balanced cohorts help this network on this data: label "
     "counts say nothing about inputs, and clients with the same counts may hold quite different data. In our own runs "
-    "(docs/results.md) choosing by entropy gained several points on strongly skewed CIFAR-10, while methods that weigh "
-    "by label information gained on some datasets and nothing that can be shown on others. Train with a few seeds, "
-    "beside random cohorts and equal weights as controls, before you rely on it."
+    "(docs/results.md) what such methods gain differs by dataset, network and length of training, and often nothing "
+    "can be shown. Train with a few seeds, beside random cohorts and equal weights as controls, before you rely on it."
 )
 
 

@@ -72,7 +72,7 @@ def play(
         for experiment, folder in runs:
             folder.check(experiment, resume=resume)
     failed: dict[str, EntrofedError] = {}
-    workers = _Workers()
+    workers = Workers()
     try:
         for experiment, folder in runs:
             watch.run_started(experiment, folder)
@@ -92,7 +92,7 @@ def play(
     return failed
 
 
-class _Workers:
+class Workers:
     """The backend of one engine at a time."""
 
     def __init__(self) -> None:
