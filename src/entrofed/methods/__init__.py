@@ -18,7 +18,7 @@ from entrofed.methods.drift import (
     scaffold,
 )
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
-from entrofed.methods.fedentopt import fedentopt, kl
+from entrofed.methods.fedentopt import fedcbs, fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import fedentopt_maxent, maxent, maxent_momentum, maxent_scaffold, maxent_weights
 from entrofed.methods.recipe import Recipe, method_of
@@ -61,6 +61,7 @@ METHODS: dict[str, Recipe] = {
         interior,
         power_of_choice,
         kl,
+        fedcbs,
         reselection,
         full,
         fedavgm,

@@ -1,8 +1,9 @@
-"""FedEntOpt, and the KL selection it is compared with."""
+"""FedEntOpt, and other selections by label counts."""
 
 from entrofed.core.parts import Method
 from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.selectors.class_balanced import ClassBalanced
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.kl import KLSelection
 from entrofed.servers.average import Average
@@ -17,6 +18,16 @@ def fedentopt() -> Method:
     Entropy-Based Client Selection", Algorithm 1.
     """
     return Method(LabelEntropyGreedy(), DataSize(), CrossEntropy(), Average())
+
+
+@recipe
+def fedcbs() -> Method:
+    """Cohorts drawn so that their pooled labels are balanced, averaged by data size.
+
+    Reference: Zhang et al., "Fed-CBS: A Heterogeneity-Aware Client Sampling Mechanism for Federated Learning via
+    Class-Imbalance Reduction", ICML 2023.
+    """
+    return Method(ClassBalanced(), DataSize(), CrossEntropy(), Average())
 
 
 @recipe

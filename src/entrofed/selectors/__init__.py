@@ -1,6 +1,7 @@
 """Parts that choose the cohort of a round."""
 
 from entrofed.core.parts import Selector, by_name
+from entrofed.selectors.class_balanced import ClassBalanced
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.full import FullSelection
@@ -16,6 +17,7 @@ SELECTORS: dict[str, type[Selector]] = by_name(
     FullSelection,
     LabelEntropyGreedy,
     MaxEntGreedy,
+    ClassBalanced,
     MiniMaxSim,
     ConvexHull,
     MaxSim,
