@@ -194,6 +194,7 @@ TABLES: dict[str, tuple[Callable[[Path], Path], Choice, type[EntrofedError], str
     "empty file": (raw(b""), CHOICE, DataError, "must name the columns; the file is empty"),
     "header only": (raw(b"age,ward,ill,clinic\n"), CHOICE, DataError, "the table has no rows"),
     "no header": (raw(b"1,2,3\n4,5,6\n"), CHOICE, DataError, r"the first line holds numbers \(1, 2, 3\)"),
+    "no names": (raw(b"age,,,ill\n1,2,3,no\n"), CHOICE, DataError, "2 columns have no name in the first line"),
     "name twice": (raw(b"age,age,ill\n1,2,no\n"), CHOICE, DataError, "'age' comes twice"),
     "long first line": (raw(b"x" * 10_000_000), CHOICE, DataError, "first line.* has more than 1,048,576 bytes"),
     "long line": (raw(b"age,ill,clinic\n" + b"7" * 3_000_000), CHOICE, DataError, "a line has more than"),

@@ -93,9 +93,12 @@ def test_a_quoted_text_may_hold_commas_and_line_breaks(tmp_path: Path) -> None:
     assert data.preprocessing["columns"][0]["categories"] == ["four", "one, two\nthree"]
 
 
-def test_the_row_numbers_of_pandas_are_no_feature(tmp_path: Path) -> None:
-    table = VISITS.append_column("__index_level_0__", pa.array(range(ROWS)))
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
+def test_the_row_numbers_of_pandas_are_no_feature(tmp_path: Path, name: str) -> None:
+    table = VISITS.add_column(0, name, pa.array(range(ROWS)))
     assert equal(load_table(table, CHOICE), load_table(VISITS, CHOICE))
+    pyarrow.csv.write_csv(table, tmp_path / "table.csv")
+    assert equal(load_path(tmp_path / "table.csv", CHOICE), load_table(VISITS, CHOICE))
 
 
 class Stream:
@@ -179,6 +182,34 @@ def test_a_saved_dataset_of_tokens(tmp_path: Path) -> None:
     save_dataset(tmp_path / "ragged", pa.table({"input_ids": [[1], [1, 2]] * 4, "label": ["a", "b"] * 4}))
     with pytest.raises(DataError, match="column 'input_ids': lists must all have one length, found 1 and 2"):
         load_path(tmp_path / "ragged", Choice("label"))
+
+
+def test_a_saved_dataset_of_arrays(tmp_path: Path) -> None:
+    """Of a type that another package brings, known or not."""
+    x = RNG.normal(size=(20, 2, 3)).astype(np.float32)
+    inner = pa.list_(pa.list_(pa.float32()))
+
+    class Matrix(pa.ExtensionType):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(inner, "test.matrix")
+
+        def __arrow_ext_serialize__(self) -> bytes:
+            return b""
+
+        @classmethod
+        def __arrow_ext_deserialize__(cls, storage_type: Any, serialized: bytes) -> "Matrix":
+            return cls()
+
+    matrices = pa.ExtensionArray.from_storage(Matrix(), pa.array(x.tolist(), inner))
+    save_dataset(tmp_path / "own", pa.table({"m": matrices, "label": ["a", "b"] * 10}))
+    unknown = load_path(tmp_path / "own", Choice("label", kind="tensor"))
+    pa.register_extension_type(Matrix())
+    try:
+        known = load_path(tmp_path / "own", Choice("label", kind="tensor"))
+    finally:
+        pa.unregister_extension_type("test.matrix")
+    for data in (unknown, known):
+        assert {row.tobytes() for row in (*data.train_x, *data.test_x)} == {row.tobytes() for row in x}
 
 
 def picture(value: int, side: int = 4, mode: str = "L", form: str = "PNG") -> bytes:

@@ -26,14 +26,14 @@ def open_csv(path: Path) -> Rows:
     """A delimited table; nothing but its first line is read yet."""
     names, separator = _header(path)
     parse = pyarrow.csv.ParseOptions(delimiter=separator, newlines_in_values=True)
-    markers = [text for marker in MISSING for text in {marker, marker.upper()}] + ["NaN", "Na", "Null"]
+    markers = {form(marker) for marker in MISSING for form in (str, str.upper, str.title)} | {"NaN"}
 
     def read(columns: Sequence[str]) -> Iterator[Any]:
         options = pyarrow.csv.ReadOptions(column_names=names, skip_rows=1, block_size=BLOCK)
         convert = pyarrow.csv.ConvertOptions(
             column_types={name: pyarrow.string() for name in columns},
             include_columns=list(columns),
-            null_values=markers,
+            null_values=sorted(markers),
             strings_can_be_null=True,
             quoted_strings_can_be_null=True,
         )
@@ -73,10 +73,8 @@ def _header(path: Path) -> tuple[list[str], str]:
         raise DataError(
             f"{path}: the first line holds numbers ({shown}); put a line with names of the columns before it"
         )
-    if "" in names and names.count("") > 1:
-        raise DataError(
-            f"{path}: column {names.index('') + 1} has no name in the first line, nor have others; name them"
-        )
+    if names.count("") > 1:
+        raise DataError(f"{path}: {names.count('')} columns have no name in the first line; name them")
     return names, separator
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from entrofed.errors import DataError
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
-FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".tif", ".tiff")
+FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "TIFF")
 GRAY, COLOUR = ("1", "L", "LA"), ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 SIZE_LIMIT = 1 << 34
 """Bytes of all pictures."""

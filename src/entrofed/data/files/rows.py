@@ -12,8 +12,8 @@ from entrofed.errors import DataError
 
 BATCH = 1 << 15
 """Rows that are in memory at a time, at most."""
-_INDEX = re.compile(r"__index_level_\d+__")
-"""What pandas calls the numbers of rows when it saves them as a column."""
+_INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+"""What pandas calls the numbers of rows when it saves them as a column, or reads and saves them again."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Rows:
         with readable(self.where):
             for batch in self.read(columns):
                 batch.validate(full=True)
+                batch = _plain(batch)
                 for start in range(0, batch.num_rows, BATCH):
                     yield batch.slice(start, BATCH)
 
@@ -46,8 +47,20 @@ def rows_of(where: str, schema: Any, read: Callable[[Sequence[str]], Iterator[An
         names = schema.names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise DataError(f"{where}: every column needs a name of its own; {', '.join(map(repr, twice))} comes twice")
-    types = {field.name: field.type for field in schema if not _INDEX.fullmatch(field.name)}
+    types = {field.name: _storage(field.type) for field in schema if not _INDEX.fullmatch(field.name)}
     return Rows(where, types, read, **more)
+
+
+def _storage(column_type: Any) -> Any:
+    return column_type.storage_type if isinstance(column_type, pyarrow.BaseExtensionType) else column_type
+
+
+def _plain(batch: Any) -> Any:
+    """Columns of types that another package brings as what they are made of."""
+    if not any(isinstance(field.type, pyarrow.BaseExtensionType) for field in batch.schema):
+        return batch
+    columns = [column.storage if isinstance(column, pyarrow.ExtensionArray) else column for column in batch.columns]
+    return pyarrow.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ def coded(values: Any) -> tuple[list[str], NDArray[np.int64]]:
     >>> coded(pyarrow.array(["b ", "a", "?", None, "b"]))
     (['b', 'a', '?', 'b'], array([ 0,  1, -1, -1,  3]))
     """
+    values = _without_view(values)
     if types.is_null(values.type):
         return [], np.full(len(values), -1)
     encoded = values if types.is_dictionary(values.type) else values.dictionary_encode()
@@ -49,6 +50,7 @@ def coded(values: Any) -> tuple[list[str], NDArray[np.int64]]:
 
 def numbers(values: Any) -> NDArray[np.float64]:
     """A column as numbers, NaN where one is missing; a text that is no number is a NotANumberError."""
+    values = _without_view(values)
     if not (_is_text(values.type) or types.is_dictionary(values.type) or types.is_null(values.type)):
         return np.array(values.cast(pyarrow.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
     if _is_text(values.type):
@@ -66,6 +68,11 @@ def numbers(values: Any) -> NDArray[np.float64]:
     return found[rows]
 
 
+def _without_view(values: Any) -> Any:
+    """Texts as polars holds them (views), for which Arrow lacks functions, as ordinary ones."""
+    return values.cast(pyarrow.large_string()) if types.is_string_view(values.type) else values
+
+
 def _is_text(column_type: Any) -> bool:
     checks = (types.is_string, types.is_large_string, types.is_string_view)
     return any(check(column_type) for check in checks)
@@ -74,7 +81,7 @@ def _is_text(column_type: Any) -> bool:
 def _texts(values: Any) -> list[str | None]:
     """Different values as texts."""
     if _is_text(values.type):
-        return list(pc.utf8_trim_whitespace(values).to_pylist())
+        return list(pc.utf8_trim_whitespace(_without_view(values)).to_pylist())
     found = values.to_pylist()
     return [None if v is None else str(v).lower() if isinstance(v, bool) else number_text(v) for v in found]
 
