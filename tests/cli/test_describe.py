@@ -1,6 +1,7 @@
 """``entrofed data describe``, and own data on the command line, called as a user calls them."""
 
 import json
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -24,7 +25,7 @@ VISITS = {
     "patient": [f"p{i}" for i in range(ROWS)],
     "age": [None if i % 7 == 0 else int(age) for i, age in enumerate(RNG.integers(18, 90, ROWS))],
     "ward": RNG.choice(["A", "B", "C"], ROWS).tolist(),
-    "seen": [f"2024-01-{i % 28 + 1:02}" for i in range(ROWS)],
+    "visit_date": [f"2024-01-{i % 28 + 1:02}" for i in range(ROWS)],
     "hospital": ["Basel"] * 30 + ["Lugano"] * 20 + ["Zug"] * 10,
     "diagnosis": ["flu", "cold"] * 25 + ["flu"] * 10,
 }
@@ -35,7 +36,7 @@ model = "iris_mlp"
 path = "visits.csv"
 label = "diagnosis"
 client = "hospital"
-drop = ["patient", "seen"]
+drop = ["patient", "visit_date"]
 missing = "impute"
 [engine]
 backend = "inline"
@@ -90,7 +91,7 @@ def test_all_that_was_understood(go: Go) -> None:
         "label": "diagnosis",
         "client": "hospital",
         "test": 0.2,
-        "drop": ["patient", "seen"],
+        "drop": ["patient", "visit_date"],
         "missing": "impute",
     }
 
@@ -103,7 +104,7 @@ def test_the_picture_the_json_and_the_section(go: Go) -> None:
     assert Path("skew.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads(out)["clients"] == {"Basel": [15, 15], "Lugano": [10, 10], "Zug": [0, 10]}
     section = tomllib.loads(Path("sub/data.toml").read_text())["data"]
-    assert (section["path"], section["drop"]) == ("../visits.csv", ["patient", "seen"])
+    assert (section["path"], section["drop"]) == ("../visits.csv", ["patient", "visit_date"])
     assert "skew.png" in err
     code, _, err = go("data", "describe", "visits.csv", *words, "-o", "sub/data.toml")
     assert (code, "there is such a file" in err) == (2, True)
@@ -146,6 +147,16 @@ def test_describing_a_table_does_not_wait_for_torch(go: Go) -> None:
     code = "import sys, entrofed.data.describe; print({'sklearn', 'torch', 'PIL', 'altair'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_the_page_about_data(go: Go) -> None:
+    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("entrofed data describe")]
+    for line in commands:
+        assert go(*shlex.split(line, comments=True)[1:]).code == 0, line
+    section = page[page.index("```toml") + len("```toml") :].split("```")[0]
+    Path("page.toml").write_text('model = "iris_mlp"' + section)
+    assert (len(commands), go("validate", "page.toml").code) == (3, 0)
 
 
 def test_a_run_of_own_data_and_what_is_said_of_it(go: Go) -> None:

@@ -95,6 +95,15 @@ def test_rows_without_label_or_client_are_not_counted(tmp_path: Path) -> None:
     assert (found.classes, found.clients, found.counts.tolist()) == ({"0": 1, "1": 2}, ("u", "v"), [[1, 1], [0, 0]])
 
 
+def test_clients_that_are_numbers_are_sorted_as_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a,who,y\n1,10,0\n2,9,1\ninf,100,0\n4,9,1\n")
+    found = describe_path(path, Choice(label="y", client="who"))
+    assert (found.clients, found.counts.tolist()) == (("9", "10", "100"), [[0, 2], [1, 0], [1, 0]])
+    assert (found.columns[0].high, found.section["drop"]) == (None, ["a"])
+    json.dumps(found.to_json(), allow_nan=False)
+
+
 def test_arrays(tmp_path: Path) -> None:
     np.savez(tmp_path / "own.npz", x=np.zeros((20, 2, 4)), y=np.arange(20) % 2, who=np.repeat(["u", "v"], 10))
     found = describe_path(tmp_path / "own.npz", Choice(client="who", kind="tensor"))

@@ -106,9 +106,9 @@ def _of_table(path: Path, choice: Choice, rows: Rows, features: Sequence[str], r
     classes = class_names(rows.where, label, known)
     y = class_numbers(rows.where, label, classes, numbered=known is not None)
     client = found.columns.get(choice.client or "")
-    owners = (np.zeros(found.rows, np.int64), ()) if client is None else (client.codes, client.values)
+    names, owners = ((), np.zeros(found.rows, np.int64)) if client is None else client.sorted()
     section = _section(path, choice, features, found)
-    return Description(str(path), "table", found.rows, facts, *_counted(y, classes, *owners), section)
+    return Description(str(path), "table", found.rows, facts, *_counted(y, classes, names, owners), section)
 
 
 def _of_arrays(path: Path, choice: Choice) -> Description:
@@ -121,24 +121,23 @@ def _of_arrays(path: Path, choice: Choice) -> Description:
     nobody = np.full(len(data.test_y), -1)
     owners = np.zeros(len(y), np.int64) if data.roles is None else np.concatenate([data.roles, nobody])
     return Description(
-        str(path), kinds, len(y), (), *_counted(y, data.classes, owners, data.role_names), _section(path, choice)
+        str(path), kinds, len(y), (), *_counted(y, data.classes, data.role_names, owners), _section(path, choice)
     )
 
 
 def _counted(
-    y: NDArray[np.int64], classes: Sequence[str], owners: NDArray[Any], names: Sequence[str]
+    y: NDArray[np.int64], classes: Sequence[str], clients: Sequence[str], owners: NDArray[np.int64]
 ) -> tuple[dict[str, int], tuple[str, ...], NDArray[np.int64]]:
-    """Rows of each class; the clients, in sorted order; rows by client and class."""
+    """Rows of each class, the clients, and rows by client and class."""
     totals = np.bincount(y[y >= 0], minlength=len(classes))
-    there = (y >= 0) & (owners >= 0)
-    cells = owners[there].astype(np.int64) * len(classes) + y[there]
-    counts = np.bincount(cells, minlength=max(len(names), 1) * len(classes)).reshape(-1, len(classes))
-    order = sorted(range(len(names)), key=lambda i: names[i])
-    return dict(zip(classes, totals.tolist(), strict=True)), tuple(names[i] for i in order), counts[order]
+    there = (y >= 0) & (owners >= 0) & (owners < len(clients))
+    cells = owners[there] * len(classes) + y[there]
+    counts = np.bincount(cells, minlength=len(clients) * len(classes)).reshape(-1, len(classes))
+    return dict(zip(classes, totals.tolist(), strict=True)), tuple(clients), counts
 
 
 def _facts(column: Column, role: str) -> ColumnFacts:
-    is_number = column.kind == "number" and column.missing < column.rows
+    is_number = column.kind == "number" and np.isfinite([column.low, column.high]).all()
     return ColumnFacts(
         name=column.name,
         kind=column.kind,

@@ -26,7 +26,7 @@ def class_names(where: str, column: Column, known: tuple[str, ...] | None = None
         raise DataError(f"{label} is {column.values[0]!r} in all {column.rows:,} rows; {SCOPE}")
     if known is not None:
         return known
-    return tuple(sorted(column.values, key=int) if column.kind == "number" else sorted(column.values))
+    return column.sorted()[0]
 
 
 def class_numbers(where: str, column: Column, names: tuple[str, ...], *, numbered: bool = False) -> NDArray[np.int64]:

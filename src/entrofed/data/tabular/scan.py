@@ -49,6 +49,14 @@ class Column:
         """Whether there are too many values to be categories."""
         return not self.values and self.missing < self.rows
 
+    def sorted(self) -> tuple[tuple[str, ...], NDArray[np.int64]]:
+        """The values in order, numbers by their size, and the value in each row by its place in that order."""
+        key = float if self.kind == "number" else str
+        order = sorted(range(len(self.values)), key=lambda place: key(self.values[place]))
+        number = np.full(len(order) + 1, -1)
+        number[order] = np.arange(len(order))
+        return tuple(self.values[place] for place in order), number[self.codes]
+
     def counts(self, rows: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """How often each value comes, in some of the rows."""
         codes = self.codes if rows is None else self.codes[rows]
