@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 import entrofed as ef
 from entrofed.data.catalog import load
 from entrofed.experiment.build import prepare
+from entrofed.experiment.model_file import model_facts
 
 FAST: dict[str, Any] = {"rounds": 3, "cohort": 3, "lr": 0.1, "backend": "inline", "progress": False}
 
@@ -185,3 +186,23 @@ def test_wrong_arguments(federation: ef.Federation, arguments: dict[str, Any], w
 def test_the_first_argument_must_be_a_federation() -> None:
     with pytest.raises(ef.ConfigError, match="Federation"):
         ef.run(np.zeros((3, 2)), **FAST)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_the_model_and_the_target_of_a_result(federation: ef.Federation, tmp_path: Path) -> None:
+    """A network that only Python knows is traced from Python."""
+    result = ef.run(federation, model=Net, folder=tmp_path / "x", **FAST)
+    path = result.export(tmp_path / "model.pt2")
+    data = federation.data
+    found = torch.export.load(path).module()(torch.from_numpy(data.test_x)).argmax(1).numpy()
+    round_of = model_facts(result.path / "model.safetensors")["round"]
+    assert (found == data.test_y).mean() == result.records[round_of - 1].test.accuracy
+    with pytest.raises(ef.ConfigError, match=r"handed over from Python.*result\.export"):
+        ef.open_run(tmp_path / "x").export(tmp_path / "again.pt2")
+    ef.open_run(tmp_path / "x").export(tmp_path / "model.safetensors")
+    with pytest.raises(ef.ConfigError, match=r"model\.txt: a model is written as one of \.safetensors"):
+        result.export(tmp_path / "model.txt")
+    (reached,) = result.to_target(0.01)
+    assert reached is not None
+    assert reached.rounds == 1
+    assert result.to_target(1.0) == [None]

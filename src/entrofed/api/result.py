@@ -17,6 +17,8 @@ from entrofed.experiment.run_folder import RunFolder, find_runs
 if TYPE_CHECKING:
     import torch
 
+    from entrofed.suite.target import Reached
+
 
 class Temporary:
     """A folder that goes with the last result that holds it."""
@@ -107,6 +109,19 @@ class Result:
         if not path.is_file():
             raise CheckpointError(f"{path}: there is no such file; the run is not finished: resume it")
         return load_file(path)
+
+    def export(self, path: str | Path) -> Path:
+        """Write the model of the first seed for other programs: as ``.safetensors``, ``.pt2`` or ``.onnx``."""
+        from entrofed.export.model import export_model
+
+        export_model(self.folders[0], Path(path), self._builds[0] if self._builds else None)
+        return Path(path)
+
+    def to_target(self, target: float) -> "list[Reached | None]":
+        """Rounds, megabytes and seconds to an accuracy on the test part, of each seed; None if it was not reached."""
+        from entrofed.suite.target import to_target
+
+        return [to_target(folder.records(), target) for folder in self.folders]
 
     def report(self, path: str | Path = "report.html", title: str | None = None) -> Path:
         """Write one self-contained page about all seeds."""

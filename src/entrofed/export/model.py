@@ -30,6 +30,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.files import write_whole
 from entrofed.models.concatenated import Concatenated
 from entrofed.models.networks import MODELS
+from entrofed.registry import build as build_part
 from entrofed.tracking.optional import needed
 
 Build = Callable[[], torch.nn.Module]
@@ -68,6 +69,8 @@ def export_model(run: RunFolder, path: Path, build: Build | None = None) -> str:
 
     ``build`` makes the network, where it is at hand; otherwise it is made as the experiment says.
     """
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(f"{path}: a model is written as one of {', '.join(SUFFIXES)}")
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: there is no folder {path.parent}; make it first")
     source = run.path / NAME
@@ -81,14 +84,29 @@ def export_model(run: RunFolder, path: Path, build: Build | None = None) -> str:
     like = _like(facts, source)
     if build is None:
         experiment = run.experiment()
-        server = MethodSection(name=experiment.method.name, server=experiment.method.server).recipe.server
-        build = server.network(builder(experiment.model, like))
+        build = _build(experiment, like)
         words += f"; built by the code of {experiment.model}" if _is_foreign(experiment) else ""
     model = _whole(build(), facts, source)
     sample = torch.from_numpy(like.train_x)
     with _quiet():
         write_whole(path, TRACED[path.suffix](model, sample, json.dumps(facts)))
     return words
+
+
+def _build(experiment: Experiment, like: Dataset) -> Build:
+    """How the network is built, by what the experiment says of it."""
+    if experiment.was_given("model"):
+        raise ConfigError(
+            f"the network {experiment.model!r} was handed over from Python, and its code is not known here; export it "
+            "there: result.export('model.pt2'). .safetensors works always"
+        )
+    section = experiment.method
+    if experiment.was_given("method"):
+        server = build_part("server", section.server or "average")
+    else:
+        server = MethodSection(name=section.name, server=section.server).recipe.server
+    found: Build = server.network(builder(experiment.model, like))
+    return found
 
 
 def _is_foreign(experiment: Experiment) -> bool:

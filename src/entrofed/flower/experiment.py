@@ -24,8 +24,9 @@ from entrofed.client.runtime import ClientRuntime
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.experiment.build import Setup, prepare
 from entrofed.experiment.config import Experiment, parse_text, to_toml
+from entrofed.experiment.rounds import Observer
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import Observer, run
+from entrofed.experiment.runner import run
 from entrofed.flower.client import Local, trained_app
 from entrofed.flower.grid import GridBackend, Roster
 

@@ -31,8 +31,8 @@ from entrofed.core.round import Evaluated, RoundPlan, finish_round, plan_round, 
 from entrofed.core.types import LABEL_COUNTS, Failure, State
 from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.config import MethodSection
+from entrofed.experiment.rounds import Runner
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import Runner
 from entrofed.files import write_whole
 from entrofed.flower.arrays import Format
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes

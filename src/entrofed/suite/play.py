@@ -9,8 +9,9 @@ from entrofed.backends import Backend, backend_of
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
 from entrofed.experiment.config import EngineSection, Experiment
+from entrofed.experiment.rounds import Observer
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.experiment.runner import Observer, run
+from entrofed.experiment.runner import run
 
 Runs = Sequence[tuple[Experiment, RunFolder]]
 
