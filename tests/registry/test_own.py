@@ -221,7 +221,7 @@ def test_a_function_can_make_the_part() -> None:
 @pytest.mark.parametrize(
     "thing",
     [Rooted(2.0), half, partial(half, power=2.0), {"name": f"{__name__}:Rooted", "power": 0.25}, make_rooted, Whole()],
-    ids=str,
+    ids=["object", "function", "partial", "reference", "maker", "dataclass"],
 )
 def test_a_description_makes_the_same_part(thing: Any) -> None:
     part = build("weigher", thing)
