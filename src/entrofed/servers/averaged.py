@@ -32,7 +32,7 @@ class Averaged(Wrapper, ServerRule):
     name: ClassVar[str] = "averaged"
     reference: ClassVar[str] = (
         "Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992; over federated rounds as in "
-        "window-based model averaging, arXiv 2310.01366, of which only the abstract was at hand"
+        "window-based model averaging, arXiv 2310.01366, whose text was not at hand"
     )
 
     kind: Literal["exponential", "tail"] = "exponential"
