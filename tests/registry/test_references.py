@@ -78,7 +78,11 @@ def test_a_name_in_a_package() -> None:
             "Thing",
             "{path} cannot be loaded: KeyError: 'a' (f, code.py line 2)",
         ),
-        ("import sys\nsys.exit(3)", "Thing", "{path} cannot be loaded: SystemExit: 3 (<module>, code.py line 2)"),
+        (
+            "import sys\nraise SystemExit(3)",
+            "Thing",
+            "{path} cannot be loaded: SystemExit: 3 (<module>, code.py line 2)",
+        ),
         (
             "import not_a_module_at_all",
             "Thing",

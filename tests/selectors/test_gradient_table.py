@@ -16,7 +16,6 @@ from entrofed.core.types import ClientTable, PartState, Update
 from entrofed.errors import ConfigError, DataError
 from entrofed.facts.first_update import FirstUpdate
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
-from entrofed.registry import describe
 from entrofed.selectors.convex_hull import ConvexHull, Interior
 from entrofed.selectors.gradient_table import GradientTable, sketch
 from entrofed.selectors.minimax_sim import MaxSim, MiniMaxSim
@@ -206,10 +205,10 @@ def test_a_broken_row_stays_broken_in_a_sketch(part: type[GradientTable]) -> Non
 def test_recipes(recipe: Any, part: type[GradientTable]) -> None:
     method = recipe()
     assert method.selector == part()
-    assert [describe(p) for p in (method.weigher, method.objective, method.server)] == [
-        {"name": "uniform"},
-        {"name": "cross_entropy"},
-        {"name": "average"},
+    assert [p.name for p in (method.weigher, method.objective, method.server)] == [
+        "uniform",
+        "cross_entropy",
+        "average",
     ]
     assert recipe.__name__ == part.name
     assert method.facts == method.facts_told("once") == (FirstUpdate(),)

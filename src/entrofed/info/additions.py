@@ -28,8 +28,8 @@ class Additions:
 
     >>> candidates = Additions(np.array([[1.0, 0.0], [0.2, 0.8], [0.0, 1.0]]), np.array([0.5, 0.5]), 0.1)
     >>> places, values = candidates.leaders(np.array([[1.0, 0.0]]))
-    >>> places.tolist(), values.round(3).tolist()
-    ([1, 2], [-0.007, 0.0])
+    >>> places.tolist(), np.abs(values).round(3).tolist()
+    ([0, 1, 2], [0.693, 0.003, 0.0])
     """
 
     def __init__(self, rows: Floats, target: Floats, strength: float) -> None:

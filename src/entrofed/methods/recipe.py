@@ -35,8 +35,8 @@ def recipe(make: Callable[[], Method]) -> Recipe:
     """The recipe of a function that combines parts.
 
     >>> from entrofed.methods import fedprox
-    >>> fedprox(mu=0.1, weigher="uniform").objective
-    Proximal(mu=0.1, objective=CrossEntropy())
+    >>> fedprox(mu=0.1, weigher="uniform").objective.mu
+    0.1
     """
 
     @wraps(make)
