@@ -11,7 +11,8 @@ from entrofed.suite.statistics import Row
 
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
     """The comparison for a terminal, the best first."""
-    shown = {key: title for key, title in columns_of(rows).items() if key in METRICS and key != "macro_f1"}
+    compared = {key: title for key, title in columns_of(rows).items() if key in METRICS and key != "macro_f1"}
+    shown = {"seeds": "seeds", "rounds": "rounds", **compared}
     return _table(rows, shown, "mean ± sample standard deviation over seeds; 'last 10': mean of the last ten rounds")
 
 
@@ -28,11 +29,10 @@ def more_tables(rows: list[dict[str, Any]]) -> list[Table]:
 
 
 def _table(rows: list[dict[str, Any]], shown: dict[str, str], caption: str) -> Table:
-    table = Table("experiment", "seeds", "rounds", *map(escape, shown.values()), caption=caption)
+    table = Table("experiment", *map(escape, shown.values()), caption=caption)
     table.columns[0].no_wrap = True
     for row in sorted(rows, key=lambda row: -float(row["accuracy_last_10_mean"])):
-        cells = [cell_of(row, key, 1) for key in shown]
-        table.add_row(row["experiment"], str(row["seeds"]), str(row["rounds"]), *cells)
+        table.add_row(row["experiment"], *(str(row[key]) if key in row else cell_of(row, key, 1) for key in shown))
     return table
 
 
