@@ -18,7 +18,8 @@ from entrofed.data.catalog import CATALOG
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
-from entrofed.papers.tables import Cell, find
+from entrofed.papers.reported import Cell
+from entrofed.papers.tables import find
 
 TABLE = "inv_entropy/table8"
 SCALINGS = ("standard", "minmax")

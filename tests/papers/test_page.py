@@ -120,7 +120,7 @@ def test_columns_are_ranked_over_cells_and_seeds():
 
 def test_the_page_tells_all(tmp_path):
     runs = runs_of({"FedAvg": (0.80, 0.81, 0.82), "Entropy": (0.90, 0.91, 0.92), "Uniform": (0.80, 0.81, 0.82)})
-    page, picture = write_page(runs, tmp_path / "results.md")
+    page, picture, figure = write_page(runs, tmp_path / "results.md")
     text = page.read_text()
     assert "| Entropy | 91.00 ± 1.00 |" in text
     assert "| Uniform* | 81.00 ± 1.00 |" in text
@@ -130,13 +130,15 @@ def test_the_page_tells_all(tmp_path):
     assert "- Entropy, over 1 cell with 3 seeds:" in text
     assert picture.read_text().startswith("<svg")
     assert f"images/{picture.name}" in text
-    again, _ = write_page(runs, tmp_path / "results.md")
+    assert f"images/{figure.name}" in text
+    assert figure.name == "inv_entropy-fig5.svg"
+    again, *_ = write_page(runs, tmp_path / "results.md")
     assert again.read_text() == text
 
 
 def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
     values = {"FedAvg": (0.80, 0.81, 0.83), "Entropy": (0.90, 0.91, 0.92), "Uniform": (0.92, 0.92, 0.92)}
-    page, _ = write_page(runs_of(values), tmp_path / "results.md")
+    page, *_ = write_page(runs_of(values), tmp_path / "results.md")
     line, *_ = [line for line in page.read_text().splitlines() if line.startswith(f"| [{IRIS}]")]
     own, *_, told, here, controls = line.strip("| ").split(" | ")[1:]
     assert own == "Entropy"
@@ -159,7 +161,7 @@ def test_the_page_tells_who_took_part(tmp_path):
         )
         for run in runs_of({"FedAvg": (0.8, 0.8), "Entropy": (0.9, 0.91)})
     ]
-    page, _ = write_page(runs, tmp_path / "results.md")
+    page, *_ = write_page(runs, tmp_path / "results.md")
     assert "| Entropy | 3 | 1.500 | 1.400 | 0.0 |" in page.read_text()
 
 
@@ -168,7 +170,7 @@ def test_cut_runs_are_marked(tmp_path):
         replace(run, series={name: values[:5] for name, values in run.series.items()})
         for run in runs_of({"FedAvg": (0.8, 0.8, 0.8), "Entropy": (0.9, 0.9, 0.91)})
     ]
-    page, _ = write_page(runs, tmp_path / "results.md")
+    page, *_ = write_page(runs, tmp_path / "results.md")
     text = page.read_text()
     assert "| 5, cut, unsettled |" in text
     assert "1 unsettled" in text

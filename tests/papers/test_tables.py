@@ -10,7 +10,9 @@ from entrofed.data.catalog import CATALOG
 from entrofed.data.replay import replayed_cohorts
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
-from entrofed.papers.tables import METRICS, SPREADS, UNITS, Cell, Column, Table, find, papers
+from entrofed.papers.reported import METRICS, SPREADS, UNITS, Cell, Column, Table
+from entrofed.papers.results import COURSE, SERIES
+from entrofed.papers.tables import find, papers
 
 PAPERS = papers()
 TABLES = {f"{paper.name}/{table.id}": table for paper in PAPERS.values() for table in paper.tables.values()}
@@ -21,11 +23,11 @@ by_table = pytest.mark.parametrize("path", TABLES)
 
 def test_all_tables_are_there():
     assert set(TABLES) == {
-        *(f"fedentopt/table{i}" for i in (1, 2, 3, 4)),
+        *(f"fedentopt/{name}" for name in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4")),
         *("fedep/table2", "fedep/table3", "fedklentropy/table2", "fedklentropy/table3"),
         *("infodiv/table1", "infodiv/table2", "inv_entropy/table8"),
     }
-    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 13, 9, 2, 2, 9, 4, 5]
+    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 1, 24, 20, 13, 9, 2, 2, 9, 4, 5]
     assert all(paper.title and paper.authors for paper in PAPERS.values())
 
 
@@ -101,7 +103,7 @@ def test_no_id_is_given_twice(path):
 @by_table
 def test_claims_are_about_what_is_there(path):
     table = TABLES[path]
-    assert table.claims or not table.own
+    assert table.claims or not table.own or not any(cell.values for cell in table.cells.values())
     for claim in table.claims:
         assert claim.says
         assert claim.column in table.columns
@@ -109,6 +111,20 @@ def test_claims_are_about_what_is_there(path):
         assert not {*claim.over} & {claim.column, *table.own}
         assert claim.cells
         assert set(claim.cells) <= set(table.cells)
+
+
+def test_figures_are_of_cells_that_are_there():
+    figures = [(paper, figure) for paper in PAPERS.values() for figure in paper.figures]
+    assert len(figures) == 12
+    for paper, figure in figures:
+        table = paper.tables[figure.table]
+        assert figure.caption
+        assert {cell for panel in figure.panels.values() for cell in panel} <= set(table.cells)
+        assert set(figure.columns) <= set(table.runs)
+        for panel in figure.panels.values():
+            assert len(panel) == (len(figure.at) or 1)
+        for series in figure.series:
+            assert series in (table.metrics if figure.at else (*SERIES, *COURSE))
 
 
 def test_readings_stand_in_for_a_column():

@@ -1,4 +1,4 @@
-"""Our results beside a paper's."""
+"""Our results beside a paper's, and their curves."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,4 +34,27 @@ def results_chart(
     facets: alt.FacetChart = panel.facet(
         facet=alt.Facet("cell:N", title=None, sort=list(cells)), columns=3, data=alt.InlineData(values=list(rows))
     ).resolve_scale(x="independent")  # datasets differ more than methods do
+    return facets
+
+
+def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across: str, axis: str) -> alt.FacetChart:
+    """Values of columns against something, with the span over seeds, a panel for each ``panel``.
+
+    Args:
+        rows: Tables of ``panel``, ``column``, ``x``, ``value``, ``low`` and ``high``.
+        columns: The order of the legend.
+        across: What x is.
+        axis: What is drawn; empty if panels differ in it.
+    """
+    colour = alt.Color("column:N", sort=list(columns), title=None, scale=alt.Scale(scheme="tableau20"))
+    x = alt.X("x:Q", title=across)
+    band = alt.Chart().mark_area(opacity=0.15).encode(x=x, y=alt.Y("low:Q", title=axis), y2="high:Q", color=colour)
+    line = alt.Chart().mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("value:Q", title=axis), color=colour)
+    panels = list(dict.fromkeys(row["panel"] for row in rows))
+    facets: alt.FacetChart = (
+        alt.layer(band, line)
+        .properties(width=260, height=180)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=3, data=alt.InlineData(values=list(rows)))
+        .resolve_scale(x="independent", y="independent")
+    )
     return facets

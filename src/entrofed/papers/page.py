@@ -11,9 +11,11 @@ from entrofed.charts.results import results_chart
 from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.papers.course import COURSE_HEAD, course_rows
+from entrofed.papers.figures import figure
 from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
+from entrofed.papers.reported import METRICS, SPREADS, Paper, Table
 from entrofed.papers.results import LAST, STEADY, Result
-from entrofed.papers.tables import METRICS, SPREADS, Paper, Table, papers
+from entrofed.papers.tables import papers
 from entrofed.papers.verdict import COLLAPSED, Verdict, longest, verdicts
 from entrofed.papers.words import (
     CLAIM,
@@ -59,6 +61,13 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             unit = table.metrics[table.judged_by]
             told += [[_link(path, table), *claim_cells(found, unit)] for found in claims(path, results)]
             lines += _table(paper, table, judged, pooled, f"images/{picture.name}", results)
+        for found in paper.figures:
+            if (drawn := figure(paper, found, results)) is not None:
+                picture = images / f"{paper.name}-{found.id}.svg"
+                save_chart(drawn, picture)
+                written.append(picture)
+                lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", FIGURE_WORDS, ""]
+                lines += [f"![{paper.name}/{found.id}: {found.caption}](images/{picture.name})"]
     head = [*_head(results), *_rows(GLANCE, glance)]
     if told:
         head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *_rows(("table", *CLAIM), told)]
@@ -66,6 +75,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
     return [output, *written]
 
 
+FIGURE_WORDS = "The paper's figure from the stored runs: means over seeds, with the least and the greatest."
 CLAIMS_WORDS = (
     "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
     "difference the other way is shown, or none is and the interval ends below the gain that the paper reports; else "

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from entrofed.papers.reported import UNITS, Claim, Table
 from entrofed.papers.results import Result
-from entrofed.papers.tables import UNITS, Claim, Table, find
+from entrofed.papers.tables import find
 from entrofed.papers.verdict import ALIKE, Verdict, longest, verdicts
 from entrofed.suite.blocks import Block, Pooled, pooled
 from entrofed.suite.ranking import Rank, ranks

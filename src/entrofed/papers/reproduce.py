@@ -17,8 +17,9 @@ from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import is_finished, run
+from entrofed.papers.reported import Cell, Column, Table
 from entrofed.papers.results import Result, result
-from entrofed.papers.tables import Cell, Column, Table, find, papers
+from entrofed.papers.tables import find, papers
 from entrofed.suite.words import file_name
 
 SEEDS = 3

@@ -76,7 +76,7 @@ class Result:
         return self.at[-1] if self.at else len(self.series["accuracy"])
 
     def value(self, metric: str) -> float | None:
-        """One of :data:`entrofed.papers.tables.METRICS`; None if the run did not measure it, or diverged.
+        """One of :data:`entrofed.papers.reported.METRICS`; None if the run did not measure it, or diverged.
 
         >>> run = Result("t", "c", "FedAvg", 0, "1", "", {"accuracy": [0.5, 0.7], "macro_f1": [0.4, None]})
         >>> run.value("accuracy"), run.value("accuracy_mean"), run.value("macro_f1")

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from statistics import mean, median, stdev
 
+from entrofed.papers.reported import SHARES, UNITS, Cell, Reported, Table
 from entrofed.papers.results import Result
-from entrofed.papers.tables import SHARES, UNITS, Cell, Reported, Table, find
+from entrofed.papers.tables import find
 from entrofed.suite.statistics import (
     FEW,
     LEVEL,

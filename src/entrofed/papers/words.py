@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from entrofed.papers.pooled import ClaimVerdict, shown
+from entrofed.papers.reported import Table
 from entrofed.papers.results import Result
-from entrofed.papers.tables import Table
 from entrofed.papers.verdict import Line, Verdict, verdicts
 from entrofed.suite.blocks import Pooled
 from entrofed.suite.ranking import Rank

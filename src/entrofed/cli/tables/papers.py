@@ -6,10 +6,11 @@ from pathlib import Path
 from rich.table import Table
 
 from entrofed.papers.pooled import pooled_gains, ranking
+from entrofed.papers.reported import SPREADS
+from entrofed.papers.reported import Table as Reports
 from entrofed.papers.reproduce import missing_data, select
 from entrofed.papers.results import Result
-from entrofed.papers.tables import SPREADS, find, papers
-from entrofed.papers.tables import Table as Reports
+from entrofed.papers.tables import find, papers
 from entrofed.papers.verdict import Verdict, verdicts
 from entrofed.papers.words import (
     GAINS,

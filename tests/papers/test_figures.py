@@ -1,0 +1,58 @@
+"""The papers' figures from stored results."""
+
+from entrofed.papers.figures import POINTS, figure
+from entrofed.papers.reported import Figure
+from entrofed.papers.results import SERIES, Result
+from entrofed.papers.tables import papers
+
+PAPERS = papers()
+
+
+def made(table, cell, column, seed, values, **more):
+    return Result(table, cell, column, seed, "1", "", {name: list(values) for name in SERIES}, **more)
+
+
+def rows_of(chart):
+    (rows,) = chart.to_dict()["datasets"].values()
+    return rows
+
+
+def test_curves_by_round():
+    found = Figure("f", "c", "table8", ("accuracy",), {"iris": ("iris",)})
+    runs = [made("inv_entropy/table8", "iris", "FedAvg", seed, [0.1, 0.2 + seed / 10]) for seed in range(3)]
+    rows = rows_of(figure(PAPERS["inv_entropy"], found, runs))
+    assert [(row["x"], round(row["value"], 6), row["low"], round(row["high"], 6)) for row in rows] == [
+        (1, 0.1, 0.1, 0.1),
+        (2, 0.3, 0.2, 0.4),
+    ]
+    assert {row["panel"] for row in rows} == {"iris"}
+
+
+def test_rounds_that_were_not_evaluated_have_an_entropy():
+    course = {"cohort_entropy": [1.0, None, 3.0]}
+    run = made("fedentopt/fig1", "cifar10-c2", "Random", 0, [0.5], at=(3,), course=course)
+    paper = PAPERS["fedentopt"]
+    rows = rows_of(figure(paper, paper.figures[0], [run]))
+    assert [(row["x"], row["value"]) for row in rows] == [(1, 1), (3, 3)]
+
+
+def test_values_against_what_cells_differ_in():
+    found = Figure(
+        "f", "c", "fig4", ("accuracy_last_10",), {"p": ("cifar10-150-3", "cifar10-150-4")}, (3, 4), "clients"
+    )
+    runs = [made("fedentopt/fig4", f"cifar10-150-{m}", "FedAvg", 0, [m / 10] * 500) for m in (3, 4, 5)]
+    rows = rows_of(figure(PAPERS["fedentopt"], found, runs))
+    assert [(row["x"], row["value"]) for row in rows] == [(3, 0.3), (4, 0.4)]
+
+
+def test_long_curves_are_thinned_out_but_end_where_they_end():
+    found = Figure("f", "c", "table8", ("accuracy", "loss"), {"iris": ("iris",)})
+    rows = rows_of(figure(PAPERS["inv_entropy"], found, [made("inv_entropy/table8", "iris", "FedAvg", 0, [0.5] * 500)]))
+    assert {row["panel"] for row in rows} == {"iris: accuracy", "iris: test loss"}
+    assert len(rows) <= 2 * (POINTS + 1)
+    assert max(row["x"] for row in rows) == 500
+
+
+def test_nothing_to_draw():
+    for paper in PAPERS.values():
+        assert all(figure(paper, found, []) is None for found in paper.figures)
