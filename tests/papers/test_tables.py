@@ -153,6 +153,14 @@ def test_flowers_values_for_flowers_table():
     assert (server.lr, server.tau, server.beta1, server.beta2, server.bias_correction) == (0.1, 1e-9, 0.9, 0.99, False)
 
 
+def test_the_four_tables_are_scaled_as_was_fitted_to_fedavg():
+    for cell in TABLES["inv_entropy/table8"].cells.values():
+        for column in cell.columns.values():
+            experiment = parse(cell.experiment(column))
+            assert experiment.data.normalize == "minmax"
+            assert (experiment.method.optimizer, experiment.method.lr) == ("adam", 2e-3)
+
+
 def test_a_variant_is_the_papers_own():
     table = TABLES["fedklentropy/table2"]
     assert table.own == ("FedKLEntropy", *table.variants)

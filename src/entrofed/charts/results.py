@@ -6,6 +6,10 @@ from typing import Any
 import altair as alt
 
 OURS, PAPERS = "ours, 95 % interval", "in the paper"
+COLOURS = (
+    *("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b", "#9467bd"),
+    *("#bcbd22", "#17becf", "#e377c2", "#1b7837", "#762a83"),
+)
 NAMES = {OURS: "#0072b2", PAPERS: "#d55e00"}
 
 
@@ -46,10 +50,13 @@ def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across:
         across: What x is.
         axis: What is drawn; empty if panels differ in it.
     """
-    colour = alt.Color("column:N", sort=list(columns), title=None, scale=alt.Scale(scheme="tableau20"))
-    x = alt.X("x:Q", title=across)
-    band = alt.Chart().mark_area(opacity=0.15).encode(x=x, y=alt.Y("low:Q", title=axis), y2="high:Q", color=colour)
-    line = alt.Chart().mark_line(strokeWidth=1.5).encode(x=x, y=alt.Y("value:Q", title=axis), color=colour)
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
+    scale = alt.Scale(domain=list(columns), range=[COLOURS[i % len(COLOURS)] for i in range(len(columns))])
+    colour = alt.Color("column:N", title=None, scale=scale, legend=legend)
+    x, zero = alt.X("x:Q", title=across), alt.Scale(zero=False)
+    low, value = alt.Y("low:Q", title=axis, scale=zero), alt.Y("value:Q", title=axis, scale=zero)
+    band = alt.Chart().mark_area(opacity=0.12).encode(x=x, y=low, y2="high:Q", color=colour)
+    line = alt.Chart().mark_line(strokeWidth=1.5).encode(x=x, y=value, color=colour)
     panels = list(dict.fromkeys(row["panel"] for row in rows))
     facets: alt.FacetChart = (
         alt.layer(band, line)

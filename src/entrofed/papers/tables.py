@@ -29,6 +29,7 @@ Reported(value=83.33, spread=None)
 
 import tomllib
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ from entrofed.errors import unknown
 from entrofed.papers.reported import Cell, Claim, Column, Figure, Paper, Reported, Table, merged
 
 
+@cache
 def papers() -> dict[str, Paper]:
-    """All papers by name."""
+    """All papers by name; read once."""
     return {path.stem: _paper(path) for path in sorted(Path(__file__).parent.glob("*.toml"))}
 
 
