@@ -53,6 +53,32 @@ def test_long_curves_are_thinned_out_but_end_where_they_end():
     assert max(row["x"] for row in rows) == 500
 
 
+def test_confusion_matrices():
+    """Two seeds together: of class 0 five of eight are right."""
+    paper = PAPERS["inv_entropy"]
+    found = next(found for found in paper.figures if found.series == ("confusion",))
+    runs = [
+        made(
+            "inv_entropy/table8",
+            "heart",
+            label,
+            seed,
+            [0.5, 0.5],
+            course={"confusion": [None, [3 - seed, 1 + seed, 0, 4]]},
+        )
+        for label in ("FedAvg", "Uniform")
+        for seed in (0, 1)
+    ]
+    rows = rows_of(figure(paper, found, runs))
+    assert {row["panel"] for row in rows} == {"heart: FedAvg"}  # Uniform is not in the paper's figure
+    assert [(row["is"], row["taken"], row["percent"]) for row in rows] == [
+        (0, 0, 62.5),
+        (0, 1, 37.5),
+        (1, 0, 0),
+        (1, 1, 100),
+    ]
+
+
 def test_nothing_to_draw():
     for paper in PAPERS.values():
         assert all(figure(paper, found, []) is None for found in paper.figures)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from entrofed.papers.page import write_page
-from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
+from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.results import SERIES, Result
 from entrofed.papers.tables import find
 from entrofed.papers.verdict import verdicts
@@ -39,7 +39,7 @@ CELLS = ("iris", "pumpkin", "seeds")
 
 
 def test_gains_over_all_cells():
-    rows = {row.against: row for row in pooled_gains(IRIS, runs_of(VALUES, CELLS))}
+    rows = {row.against: row for row in Pool(IRIS, runs_of(VALUES, CELLS)).gains()}
     assert {row.method for row in rows.values()} == {"Entropy"}
     assert rows["FedAvg"].difference == pytest.approx(3)
     assert (rows["FedAvg"].n, rows["FedAvg"].cells) == (9, 3)
@@ -52,14 +52,14 @@ def test_gains_over_all_cells():
 
 
 def test_cells_of_ours_do_not_count_beside_the_papers():
-    alone = pooled_gains(IRIS, runs_of(VALUES, CELLS))
-    assert pooled_gains(IRIS, runs_of(VALUES, CELLS) + runs_of(VALUES, ("heart-unique",))) == alone
-    assert pooled_gains(IRIS, runs_of(VALUES, ("heart-unique",)))[0].cells == 1
+    alone = Pool(IRIS, runs_of(VALUES, CELLS)).gains()
+    assert Pool(IRIS, runs_of(VALUES, CELLS) + runs_of(VALUES, ("heart-unique",))).gains() == alone
+    assert Pool(IRIS, runs_of(VALUES, ("heart-unique",))).gains()[0].cells == 1
 
 
 def test_a_sentence_for_each_table():
     table = find(IRIS)[1]
-    rows = pooled_gains(IRIS, runs_of(VALUES, CELLS))
+    rows = Pool(IRIS, runs_of(VALUES, CELLS)).gains()
     assert list(sentences(table, rows, "percent")) == [
         "Entropy, over 3 cells with 3 seeds: shown better than FedAvg (+3.00); not shown to differ from FedProx "
         "(+0.33); it does worse than equal weights (-7.00) and no better than its own weights shuffled (+0.00)."
@@ -67,7 +67,7 @@ def test_a_sentence_for_each_table():
     assert list(sentences(table, [], "percent")) == [
         "Entropy: nothing is shown; its runs, or those of all others, are missing or had not settled."
     ]
-    once = pooled_gains(IRIS, [run for run in runs_of(VALUES, CELLS) if run.seed == 0])
+    once = Pool(IRIS, [run for run in runs_of(VALUES, CELLS) if run.seed == 0]).gains()
     [sentence] = sentences(table, once, "percent")
     assert "one seed a cell, so that nothing is shown, against FedAvg (+3.00)" in sentence
 
@@ -82,20 +82,20 @@ def test_a_family_says_what_it_holds():
 
 def test_claims_are_judged():
     values = {**VALUES, "FedOpt": (0.70, 0.71, 0.74)}
-    found = {claim.claim.over: claim for claim in claims(IRIS, runs_of(values, CELLS))}
+    found = {claim.claim.over: claim for claim in Pool(IRIS, runs_of(values, CELLS)).claims()}
     first = found["FedAvg",]
     assert first.verdict == "holds"
     assert first.reported["FedAvg"] == pytest.approx((6.67 + 0.40 + 2.39) / 3, abs=0.01)
     assert [row.against for row in first.controls] == ["Uniform", "Entropy-permuted"]
     assert found["FedOpt", "FedProx"].verdict == "undecided"  # better than one, open against the other
-    assert claims(IRIS, runs_of({"FedAvg": (0.8,)})) == []
+    assert Pool(IRIS, runs_of({"FedAvg": (0.8,)})).claims() == []
 
 
 def test_claims_that_do_not_hold():
     worse = {"FedAvg": (0.90, 0.91, 0.92), "Entropy": (0.80, 0.82, 0.81)}
-    assert claims(IRIS, runs_of(worse, CELLS))[0].verdict == "does not hold"
+    assert Pool(IRIS, runs_of(worse, CELLS)).claims()[0].verdict == "does not hold"
     same = {"FedAvg": (0.900, 0.902, 0.904), "Entropy": (0.901, 0.901, 0.905)}
-    [found, other] = claims(IRIS, runs_of(same, CELLS))
+    [found, other] = Pool(IRIS, runs_of(same, CELLS)).claims()
     assert shown(found.rows[0]) == "open"
     assert found.rows[0].high < found.reported["FedAvg"]
     assert found.verdict == "does not hold"  # no gain is shown, and one as large as the paper's is excluded
@@ -106,16 +106,16 @@ def test_columns_are_ranked_over_cells_and_seeds():
     values = {"FedAvg": (0.8,) * 3, "Entropy": (0.9,) * 3, "Uniform": (0.7,) * 3}
     runs = runs_of(values, ("iris", "seeds"))
     runs.append(made("FedProx", 0, 0.99))  # lacks a cell
-    found = ranking(IRIS, runs)
+    found = Pool(IRIS, runs).ranks()
     assert [(rank.method, rank.mean_rank, rank.blocks) for rank in found] == [
         ("Entropy", 1, 6),
         ("FedAvg", 2, 6),
         ("Uniform", 3, 6),
     ]
-    assert ranking(IRIS, runs[:3]) == []
+    assert Pool(IRIS, runs[:3]).ranks() == []
     ours = [made("Uniform", seed, 1.0, "heart-unique") for seed in range(3)]  # the paper has no such cell
-    assert ranking(IRIS, [*runs, *ours]) == found
-    assert ranking(IRIS, [*ours, *(replace(run, column="FedAvg") for run in ours)])
+    assert Pool(IRIS, [*runs, *ours]).ranks() == found
+    assert Pool(IRIS, [*ours, *(replace(run, column="FedAvg") for run in ours)]).ranks()
 
 
 def test_the_page_tells_all(tmp_path):

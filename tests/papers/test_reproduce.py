@@ -56,6 +56,7 @@ def test_rounds_that_were_not_evaluated_are_kept_too(tmp_path):
         "cohort_entropy": [1.0, None, 2.0, 2.0, 2.0],
         "cohort": [[0, 1], [], [2], [3], [4]],
         "weights": [[0.5, 0.5], [], [1.0], [1.0], [1.0]],
+        "confusion": [None, None, None, None, [3, 1, 0, 4]],
     }
     run = Result(IRIS, "iris", "FedAvg", 0, "0.2", "", series, (3, 4, 5), course)
     assert run.rounds == 5
@@ -146,7 +147,14 @@ def test_what_was_played_longer_stays(tmp_path):
     assert not first.done
     play([(first.experiment, first.folder)])
     assert first.done
-    assert first.result().rounds == 2
+    found = first.result()
+    assert found.rounds == 2
+    assert [sorted(cohort) for cohort in found.course["cohort"]] == [[0, 1, 2]] * 2
+    assert sum(found.course["weights"][0]) == pytest.approx(1, abs=1e-3)
+    first_round, last = found.course["confusion"]
+    assert first_round is None
+    assert (len(last), sum(last)) == (9, 30)
+    assert sum(last[::4]) / 30 == pytest.approx(found.series["accuracy"][-1])
     shorter = planned(IRIS, cell, "FedAvg", 1, 0, tmp_path)
     assert shorter.experiment.rounds == 2
     assert shorter.done

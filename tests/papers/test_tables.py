@@ -115,7 +115,7 @@ def test_claims_are_about_what_is_there(path):
 
 def test_figures_are_of_cells_that_are_there():
     figures = [(paper, figure) for paper in PAPERS.values() for figure in paper.figures]
-    assert len(figures) == 12
+    assert len(figures) == 13
     for paper, figure in figures:
         table = paper.tables[figure.table]
         assert figure.caption

@@ -65,3 +65,26 @@ def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across:
         .resolve_scale(x="independent", y="independent")
     )
     return facets
+
+
+def confusion_chart(rows: Sequence[dict[str, Any]], columns: int) -> alt.FacetChart:
+    """Confusion matrices in percent of each class, a panel for each ``panel``.
+
+    Args:
+        rows: Tables of ``panel``, ``is`` (the class), ``taken`` (what it is taken for) and ``percent``.
+        columns: Panels in a row.
+    """
+    place = {"x": alt.X("taken:O", title="taken for"), "y": alt.Y("is:O", title="is")}
+    shade = alt.Color("percent:Q", title="%", scale=alt.Scale(scheme="blues", domain=[0, 100]))
+    boxes = alt.Chart().mark_rect().encode(**place, color=shade)
+    dark = alt.condition("datum.percent > 50", alt.value("white"), alt.value("black"))
+    texts = alt.Chart().mark_text().encode(**place, text=alt.Text("percent:Q", format=".1f"), color=dark)
+    panels = list(dict.fromkeys(row["panel"] for row in rows))
+    facet = alt.Facet("panel:N", title=None, sort=panels)
+    drawn: alt.FacetChart = (
+        alt.layer(boxes, texts)
+        .properties(width=110, height=110)
+        .facet(facet=facet, columns=columns, data=alt.InlineData(values=list(rows)))
+        .resolve_scale(x="independent", y="independent")
+    )
+    return drawn

@@ -34,10 +34,12 @@ class Metrics:
     class_accuracy: list[float] = field(default_factory=list)
     extra: dict[str, float | None] = field(default_factory=dict)
     """The metrics that the experiment asks for besides; None where one is not defined."""
+    confusion: list[list[int]] = field(default_factory=list)
+    """How many samples of each class (rows) are taken for which (columns); of a test set with few classes."""
 
     def to_json(self) -> dict[str, Any]:
-        """By name; without ``extra`` if it is empty."""
-        return _without_empty(self, "extra")
+        """By name; without ``extra`` and ``confusion`` if they are empty."""
+        return _without_empty(self, "extra", "confusion")
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,9 @@ from entrofed.data.federation import Federation
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
 
+FEW_CLASSES = 32
+"""Up to so many classes, records have the confusion matrix of the test set; more would swell them."""
+
 
 class FederationEvaluation(Evaluation):
     """Evaluates on the test part of a dataset, and on what its clients hold out.
@@ -82,7 +85,9 @@ class FederationEvaluation(Evaluation):
 
     def _metrics(self, params: Params, part: str, rows: NDArray[np.int64]) -> Metrics:
         (sums,) = evaluate(self._backend, [(params, rows)], part, logits=bool(self._chosen))
-        return metrics(sums, self._chosen)
+        found = metrics(sums, self._chosen)
+        few = part == "test" and len(sums.confusion) <= FEW_CLASSES
+        return replace(found, confusion=sums.confusion.tolist()) if few else found
 
     def _client_accuracies(self, params: Params) -> list[float]:
         """Of each participant that holds something out, in one pass over all of it."""

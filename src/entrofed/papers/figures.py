@@ -1,12 +1,13 @@
-"""The papers' figures from stored results: curves by round, and values against what cells differ in."""
+"""The papers' figures from stored results: curves by round, values against what cells differ in, confusion matrices."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from math import isqrt
 from statistics import mean
 
 import altair as alt
 
-from entrofed.charts.results import curves_chart
+from entrofed.charts.results import confusion_chart, curves_chart
 from entrofed.papers.reported import METRICS, Figure, Paper
 from entrofed.papers.results import Result
 from entrofed.papers.verdict import longest
@@ -27,6 +28,10 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
         if not found.columns or run.column in found.columns
     ]
     table = paper.tables[found.table]
+    if found.series == ("confusion",):
+        order = [label for label in table.runs if any(run.column == label for run in runs)]
+        matrices = [row for cell in found.panels for label in order for row in _confusion(cell, label, runs)]
+        return confusion_chart(matrices, len(order)) if matrices else None
     rows = [
         {**row, "panel": title if len(found.series) == 1 else f"{title}: {AXES.get(series, series)}"}
         for series in found.series
@@ -66,6 +71,22 @@ def _against(found: Figure, cells: Sequence[str], runs: Sequence[Result], series
             if run.cell == cell and (value := run.value(series)) is not None:
                 values[run.column, x].append(value)
     return [_row(column, x, found) for (column, x), found in values.items()]
+
+
+def _confusion(cell: str, column: str, runs: Sequence[Result]) -> list[dict[str, object]]:
+    """The last round's matrices of all seeds together, in percent of each class."""
+    mine = [run.course.get("confusion", [None])[-1] for run in runs if (run.cell, run.column) == (cell, column)]
+    kept = [matrix for matrix in mine if matrix]
+    if not kept:
+        return []
+    total = [sum(counts) for counts in zip(*kept, strict=True)]
+    classes = isqrt(len(total))
+    rows = [total[i * classes : (i + 1) * classes] for i in range(classes)]
+    return [
+        {"panel": f"{cell}: {column}", "is": i, "taken": j, "percent": 100 * count / (sum(row) or 1)}
+        for i, row in enumerate(rows)
+        for j, count in enumerate(row)
+    ]
 
 
 def _row(column: str, x: float, values: Sequence[float]) -> dict[str, object]:

@@ -12,11 +12,11 @@ from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.papers.course import COURSE_HEAD, course_rows
 from entrofed.papers.figures import figure
-from entrofed.papers.pooled import claims, pooled_gains, ranking, shown
+from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.reported import METRICS, SPREADS, Paper, Table
 from entrofed.papers.results import LAST, STEADY, Result
 from entrofed.papers.tables import papers
-from entrofed.papers.verdict import COLLAPSED, Verdict, longest, verdicts
+from entrofed.papers.verdict import COLLAPSED, Verdict, longest
 from entrofed.papers.words import (
     CLAIM,
     GAINS,
@@ -52,15 +52,15 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             ]
         for table in tables:
             path = f"{paper.name}/{table.id}"
-            judged = verdicts(path, results, metrics=(table.judged_by,))
+            pool = Pool(path, results)
+            judged, pooled = pool.judged, pool.gains()
             picture = images / f"results-{path.replace('/', '-')}.svg"
             save_chart(_chart(judged), picture)
             written.append(picture)
-            pooled = pooled_gains(path, results)
             glance += _at_a_glance(path, table, judged, pooled)
             unit = table.metrics[table.judged_by]
-            told += [[_link(path, table), *claim_cells(found, unit)] for found in claims(path, results)]
-            lines += _table(paper, table, judged, pooled, f"images/{picture.name}", results)
+            told += [[_link(path, table), *claim_cells(found, unit)] for found in pool.claims()]
+            lines += _table(paper, pool, pooled, f"images/{picture.name}", results)
         for found in paper.figures:
             if (drawn := figure(paper, found, results)) is not None:
                 picture = images / f"{paper.name}-{found.id}.svg"
@@ -187,14 +187,8 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^a-z0-9 _-]", "", heading.lower()).replace(" ", "-")
 
 
-def _table(
-    paper: Paper,
-    table: Table,
-    judged: list[Verdict],
-    pooled: Sequence[Pooled],
-    picture: str,
-    results: list[Result],
-) -> Iterator[str]:
+def _table(paper: Paper, pool: Pool, pooled: Sequence[Pooled], picture: str, results: list[Result]) -> Iterator[str]:
+    table, judged = pool.table, pool.judged
     path, unit = f"{paper.name}/{table.id}", table.metrics[table.judged_by]
     yield from ["", f"### {path}: {table.caption}", ""]
     yield f"Judged by {METRICS[table.judged_by]}" + (f", gained over {table.gain_over}." if table.gain_over else ".")
@@ -206,7 +200,7 @@ def _table(
     yield from ["", f"![{path}: ours and the paper's]({picture})"]
     if pooled:
         yield from ["", *_rows(POOLED, (pooled_cells(row, unit) for row in pooled))]
-    if found := ranking(path, results):
+    if found := pool.ranks():
         rows, meaning = rank_rows(found)
         yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{meaning[0].upper()}{meaning[1:]}."]
     if family := family_words(table, judged):

@@ -4,6 +4,7 @@ A row is a round of a run. ``experiment`` is the run's resolved configuration as
 again; ``version`` is the library's that made it. Rounds that were not evaluated have a row too, for what they cost and
 who took part: ``bytes_up``, ``bytes_down``, ``cohort`` (numbers of the clients whose updates count), ``weights``
 (theirs, to four digits) and ``cohort_entropy`` (bits); with peers, ``weights`` are those of the nodes' own models.
+``confusion`` is the last round's matrix, row by row: samples of a class by what they are taken for.
 """
 
 import json
@@ -41,6 +42,7 @@ COURSE = {
     "cohort_entropy": pyarrow.float32(),
     "cohort": pyarrow.list_(pyarrow.int32()),
     "weights": pyarrow.list_(pyarrow.float32()),
+    "confusion": pyarrow.list_(pyarrow.int32()),
 }
 """What is kept of every round; files of version 0.1 do not have it."""
 
@@ -136,6 +138,8 @@ def result(run: RunFolder, table: str, cell: str, column: str) -> Result:
     evaluated = [record for record in records if record.test is not None]
     rows = [_evaluated(record) for record in evaluated]
     course = [_course(record) for record in records]
+    if (test := records[-1].test) is not None:
+        course[-1]["confusion"] = [count for row in test.confusion for count in row] or None
     return Result(
         table,
         cell,
@@ -172,6 +176,7 @@ def _course(record: RoundRecord) -> dict[str, Any]:
         "cohort_entropy": record.cohort_entropy,
         "cohort": [client.client for client in used],
         "weights": [round(client.weight, 4) for client in used],
+        "confusion": None,
     }
 
 

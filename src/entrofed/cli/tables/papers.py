@@ -5,13 +5,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from entrofed.papers.pooled import pooled_gains, ranking
+from entrofed.papers.pooled import Pool
 from entrofed.papers.reported import SPREADS
 from entrofed.papers.reported import Table as Reports
 from entrofed.papers.reproduce import missing_data, select
 from entrofed.papers.results import Result
 from entrofed.papers.tables import find, papers
-from entrofed.papers.verdict import Verdict, verdicts
+from entrofed.papers.verdict import Verdict
 from entrofed.papers.words import (
     GAINS,
     POOLED,
@@ -85,8 +85,8 @@ def reported_tables(path: str) -> Iterator[Table]:
 
 def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
     """The cells of a table: ours beside the paper's, what its method gains, and the other metrics."""
-    table = find(path)[1]
-    judged = verdicts(path, results, metrics=(table.judged_by,))
+    pool = Pool(path, results)
+    table, judged = pool.table, pool.judged
     for verdict in judged:
         yield _judged_table(table, verdict)
         if verdict.gains:
@@ -97,14 +97,14 @@ def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
             for row in rows:
                 shown.add_row(*row)
             yield shown
-    if gains := pooled_gains(path, results):
+    if gains := pool.gains():
         unit = table.metrics[table.judged_by]
         shown = Table(*POOLED, title=f"{path}: {table.judged_by}, over cells and seeds")
         shown.caption = "\n".join([*sentences(table, gains, unit), family_words(table, judged)])
         for pooled in gains:
             shown.add_row(*pooled_cells(pooled, unit))
         yield shown
-    if found := ranking(path, results):
+    if found := pool.ranks():
         ranked, words = rank_rows(found)
         shown = Table("column", "mean rank", "group", title=f"{path}: ranks by {table.judged_by}", caption=words)
         for row in ranked:
