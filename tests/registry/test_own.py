@@ -3,7 +3,7 @@
 import json
 import pickle
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -178,10 +178,6 @@ def test_servers() -> None:
 
 
 def test_a_rule_for_clients_comes_with_the_server() -> None:
-    class Few:
-        def max_steps(self, task):
-            return 3
-
     class Hasty(Halfway):
         client = Few()
 
@@ -202,6 +198,35 @@ def test_a_whole_part_stays_as_it_is() -> None:
     assert build("weigher", part) is part
     assert describe(part) == {"name": f"{__name__}:Whole", "power": 2.0}
     assert build("weigher", describe(part)) == part
+
+
+def test_a_dataclass_that_cannot_be_hashed_is_wrapped() -> None:
+    """Gradients are found again by their objective."""
+
+    @dataclass(frozen=True)
+    class Listed(Whole):
+        edges: list[float] = field(default_factory=list)
+
+    part = build("weigher", Listed(edges=[1.0]))
+    assert isinstance(part, OwnWeigher)
+    assert hash(part) == hash(build("weigher", Listed()))
+    assert part == build("weigher", Listed(edges=[1.0])) != build("weigher", Listed())
+    assert describe(part)["edges"] == [1.0]
+
+
+class Few:
+    """A rule for clients."""
+
+    def max_steps(self, task):
+        return 3
+
+
+def test_facts_and_client_rules_by_reference() -> None:
+    fact = build("fact", f"{__name__}:Told")
+    assert isinstance(fact, Told)
+    assert describe(fact) == {"name": f"{__name__}:Told"}
+    rule = build("client_rule", {"name": f"{__name__}:Few"})
+    assert (rule.name, rule.max_steps(None), describe(rule)) == ("few", 3, {"name": f"{__name__}:Few"})
 
 
 @pytest.mark.parametrize("kind", PART_KINDS)

@@ -13,27 +13,23 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from multiprocessing import get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
-from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
-from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
-from entrofed.backends.sending import Outbox, forget, keep, packed, unpacked
-from entrofed.backends.shared import Handle, SharedArrays, SharedBlock, Spec, placed
-from entrofed.client.device import Precision
-from entrofed.client.runtime import ClientRuntime
-from entrofed.client.work import attempt, failure_of
-from entrofed.core.params import Layout, Params
+from entrofed.backends.base import Backend, Workload
+from entrofed.backends.parcels import Packer, Parcel, unpack
+from entrofed.backends.sending import Outbox, packed
+from entrofed.backends.shared import SharedArrays, SharedBlock
+from entrofed.backends.worker import Setting, work
+from entrofed.client.work import attempt
 from entrofed.core.tasks import Task
 from entrofed.core.types import Failure
 from entrofed.data.dataset import Dataset
@@ -48,8 +44,6 @@ GRACE = 5.0
 """Seconds a worker is given to end by itself."""
 SPARE = 1 << 16
 """Bytes of a new block beyond what is needed at once."""
-ATTACHED = 6
-"""Blocks that a worker keeps attached: its three, and those before they grew."""
 START: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
 """Workers are copies of a process that has loaded torch and computed nothing: to load it takes seconds."""
 
@@ -71,7 +65,7 @@ class ProcessBackend(Backend):
         if self._data is not None:
             self._data.close()
         self._data = SharedArrays.create(list(arrays.values()))
-        setting = _Setting(
+        setting = Setting(
             data={name: value for name, value in data.items() if name not in arrays},
             names=tuple(arrays),
             arrays=self._data.handle,
@@ -100,14 +94,14 @@ class ProcessBackend(Backend):
             worker.give(tuple([tasks[index] for index in bundle]))
             busy[worker.connection] = (worker, bundle, time.monotonic() + self._timeout)
 
-        def failed(bundle: list[int], reason: str, most: int) -> None:
+        def failed(bundle: list[int], why: str | Failure, most: int) -> None:
             """Of several tasks nobody knows which it was: each is tried again by itself."""
             if len(bundle) > 1:
                 waiting.extendleft([index] for index in reversed(bundle))
                 return
             (index,) = bundle
             tries[index] += 1
-            outcomes[index] = Failure(reason.format(times=tries[index]))
+            outcomes[index] = why if isinstance(why, Failure) else Failure(why.format(times=tries[index]))
             if tries[index] < most:
                 waiting.appendleft(bundle)
 
@@ -135,8 +129,7 @@ class ProcessBackend(Backend):
                     else:
                         idle.append(worker)
                     if isinstance(parcel, Failure):
-                        for index in bundle:
-                            outcomes[index] = parcel
+                        failed(bundle, parcel, 1)
                     elif parcel is not None:
                         for index, outcome in zip(bundle, worker.unpack(parcel), strict=True):
                             outcomes[index] = outcome
@@ -168,82 +161,6 @@ def _fields(thing: Dataset | Federation) -> dict[str, Any]:
     return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """A workload as the fields of its dataset and federation, with the dataset's arrays in shared memory."""
-
-    data: dict[str, Any]
-    names: tuple[str, ...]
-    arrays: Handle
-    federation: dict[str, Any]
-    build: bytes
-    layout: Layout
-    compiled: bool
-    path: tuple[str, ...]
-    """Where modules are looked for."""
-    device: str
-    precision: Precision
-    worker: int = 0
-
-    def workload(self, arrays: list[NDArray[Any]]) -> Workload:
-        """The workload, once the arrays are at hand."""
-        data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
-        federation, build = Federation(data=data, **self.federation), unpacked(self.build)
-        return Workload(federation, build, self.layout, self.compiled, self.device, self.precision)
-
-
-_Parcel = tuple[Any, str, tuple[Spec, ...], tuple[bool, ...]]
-"""Tasks, or what came of them, without their arrays; the block in which these lie, the place of each, and for each leaf
-whether it is a model, which is two arrays."""
-
-
-def _unpack(parcel: _Parcel, view: Callable[[Spec], NDArray[Any]]) -> Any:
-    """The tasks, or what came of them, with the arrays as ``view`` gives them."""
-    content, _, specs, models = parcel
-    arrays = iter([view(spec) for spec in specs])
-    leaves: list[Leaf] = [Params(next(arrays), next(arrays)) if model else next(arrays) for model in models]
-    return attach(content, leaves)
-
-
-class _Packer:
-    """Writes parcels into a block; an array that lies there already, in its place, is not copied again."""
-
-    def __init__(self) -> None:
-        self._held: list[NDArray[Any]] = []
-        self._specs: tuple[Spec, ...] = ()
-        self.content: Any = None
-
-    def lay_out(self, thing: Any) -> int:
-        """Take the arrays out of a thing, and find a place for each; returns the bytes that they take."""
-        leaves: list[Leaf] = []
-        self.content = detach(thing, leaves, _plain)
-        self._models = tuple(isinstance(leaf, Params) for leaf in leaves)
-        self._arrays = [array for leaf in leaves for array in _arrays(leaf)]
-        self._places, size = placed(self._arrays)
-        return size
-
-    def write(self, block: SharedBlock) -> _Parcel:
-        """Copy the arrays into a block that is large enough."""
-        for i, (array, spec) in enumerate(zip(self._arrays, self._places, strict=True)):
-            if i >= len(self._held) or self._held[i] is not array or self._specs[i] != spec:
-                block.view(spec)[...] = array
-        self._held, self._specs = self._arrays, self._places
-        return self.content, block.name, self._places, self._models
-
-    def forget(self) -> None:
-        """Nothing lies in the block any more, or it is another."""
-        self._held = []
-
-
-def _arrays(leaf: Leaf) -> tuple[NDArray[Any], ...]:
-    return (leaf.values, leaf.counters) if isinstance(leaf, Params) else (leaf,)
-
-
-def _plain(leaf: Leaf) -> bool:
-    """Whether a leaf can lie in shared memory; all else goes through the pipe, to be refused later."""
-    return all(isinstance(array, np.ndarray) and array.dtype.kind in "biufc" for array in _arrays(leaf))
-
-
 class _Worker:
     """The parent's side of one worker: its process, its end of the pipe, and its blocks: one for what comes in, and two
     for what goes out by turns, so that one can be read while the worker goes on.
@@ -251,15 +168,15 @@ class _Worker:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        self._setting: _Setting | None = None
-        self._inbox, self._packer = SharedBlock(size=SPARE), _Packer()
+        self._setting: Setting | None = None
+        self._inbox, self._packer = SharedBlock(size=SPARE), Packer()
         self._outboxes, self._turn = [SharedBlock(size=SPARE), SharedBlock(size=SPARE)], 0
         self._start()
 
     def _start(self) -> None:
         START.set_forkserver_preload([__name__])
         self.connection, theirs = START.Pipe()
-        self._process: BaseProcess = START.Process(target=_work, args=(theirs,), daemon=True)
+        self._process: BaseProcess = START.Process(target=work, args=(theirs,), daemon=True)
         with _as_a_worker_wants_it():
             self._process.start()
         theirs.close()
@@ -271,7 +188,7 @@ class _Worker:
         with suppress(OSError):  # if it is dead, the next read says so
             self.connection.send(message)
 
-    def open(self, setting: _Setting, outbox: Outbox) -> None:
+    def open(self, setting: Setting, outbox: Outbox) -> None:
         """Set up an experiment; the own objects of its tasks go to the ``outbox``."""
         self._setting, self._outbox, self._has = replace(setting, worker=self._number), outbox, 0
         self._packer.forget()
@@ -294,7 +211,7 @@ class _Worker:
         with suppress(OSError):
             self.connection.send_bytes(message)
 
-    def take(self) -> _Parcel | Failure:
+    def take(self) -> Parcel | Failure:
         """What came of the tasks, still packed, or why nothing did; EOFError if the worker died over them."""
         try:
             found = self.connection.recv()
@@ -305,13 +222,13 @@ class _Worker:
                 found = self.connection.recv()
         except OSError as error:
             raise EOFError from error
-        parcel: _Parcel | Failure = found
+        parcel: Parcel | Failure = found
         return parcel
 
-    def unpack(self, parcel: _Parcel) -> Any:
+    def unpack(self, parcel: Parcel) -> Any:
         """What came of tasks, as copies; before those after the next are given."""
         block = next(block for block in self._outboxes if block.name == parcel[1])
-        return _unpack(parcel, lambda spec: block.view(spec).copy())
+        return unpack(parcel, lambda spec: block.view(spec).copy())
 
     def replace(self) -> int | None:
         """A new process in the place of this one; returns the exit code of the old."""
@@ -355,87 +272,3 @@ def _as_a_worker_wants_it() -> Iterator[None]:
             del os.environ[TUNABLES]
         if in_main_thread:
             signal.signal(signal.SIGINT, before)
-
-
-class _Blocks:
-    """A worker's view of the parent's blocks; the last few stay attached."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, SharedBlock] = {}
-
-    def find(self, name: str) -> SharedBlock:
-        """The block of that name."""
-        if name not in self._known:
-            if len(self._known) >= ATTACHED:
-                self._known.pop(next(iter(self._known))).close()
-            self._known[name] = SharedBlock(name=name)
-        return self._known[name]
-
-
-class _Desk:
-    """A worker's side: a runtime, and tasks that are done with it."""
-
-    def __init__(self) -> None:
-        self.blocks = _Blocks()
-        self._runtime: ClientRuntime | None = None
-        self._data: SharedArrays | None = None
-        self._failure: Failure | None = None
-
-    def do(self, raw: bytes) -> tuple[tuple[Any, ...], str] | Failure | None:
-        """What came of the tasks in a message, and the block that it goes to; None of a message without tasks."""
-        try:
-            message = ForkingPickler.loads(raw)
-        except Exception as error:  # tasks with something that cannot be loaded here
-            return failure_of(error)
-        if isinstance(message, _Setting | list):
-            try:
-                self._set_up(message)
-            except Exception as error:
-                self._failure = failure_of(error)  # is told when tasks come
-            return None
-        if self._failure is not None:
-            return self._failure
-        parcel, outbox = message
-        tasks = _unpack(parcel, self.blocks.find(parcel[1]).view)
-        return tuple([attempt(task, self._runtime) for task in tasks]), outbox
-
-    def _set_up(self, message: _Setting | list[bytes]) -> None:
-        """An experiment, or own objects for its tasks."""
-        if not isinstance(message, _Setting):
-            keep(message)
-            return
-        forget()
-        self._failure, self._runtime = None, None
-        sys.path[:] = message.path
-        self._data = SharedArrays.attach(message.arrays)
-        self._runtime = message.workload(self._data.arrays).runtime(message.worker)
-
-
-def _work(connection: Connection) -> None:
-    """A worker's life: set up a runtime, do tasks, end when the parent lets go of the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(1)
-    desk, packer = _Desk(), _Packer()
-    with suppress(EOFError, OSError):
-        while True:
-            found = desk.do(connection.recv_bytes())
-            if found is None:
-                continue
-            if isinstance(found, Failure):
-                connection.send(found)
-                continue
-            outcomes, outbox = found
-            size, target = packer.lay_out(outcomes), desk.blocks.find(outbox)
-            if size > target.size:
-                connection.send(size)
-                target = desk.blocks.find(connection.recv())
-            packer.forget()
-            connection.send_bytes(_answer(packer.write(target)))
-
-
-def _answer(parcel: _Parcel) -> Any:
-    """What goes back; a user's part may have made something that cannot."""
-    try:
-        return ForkingPickler.dumps(parcel)
-    except Exception as error:
-        return ForkingPickler.dumps(failure_of(error))

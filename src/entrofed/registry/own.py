@@ -14,6 +14,7 @@ that of its class. A function is enough for
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import cached_property, partial
 from operator import index
@@ -59,7 +60,11 @@ class Own(Part):
 
     def __eq__(self, other: object) -> bool:
         """A copy in another process is equal; so are objects that say so."""
-        return isinstance(other, Own) and (self._key == other._key or bool(self.part == other.part))
+        if not isinstance(other, Own) or self._key == other._key:
+            return isinstance(other, Own)
+        with suppress(Exception):  # of arrays, nobody says whether they are equal
+            return bool(self.part == other.part)
+        return False
 
     def __hash__(self) -> int:
         return hash((self.kind, name_of(self.part)))
@@ -190,9 +195,16 @@ def complete(
     if options:
         raise ConfigError(f"{called(kind, thing)} does not take these options: {', '.join(options)}")
     check(kind, thing)
-    frozen = is_dataclass(thing) and getattr(type(thing), "__dataclass_params__").frozen  # noqa: B009
     whole = PROTOCOLS[kind] in type(thing).__mro__ and hasattr(thing, "name")
-    return thing if kind == "fact" or (frozen and whole) else ADAPTERS[kind](thing, table)
+    return thing if kind == "fact" or (whole and _by_value(thing)) else ADAPTERS[kind](thing, table)
+
+
+def _by_value(part: Any) -> bool:
+    """Whether equal hyperparameters make equal parts: a frozen dataclass of what can be hashed."""
+    try:
+        return is_dataclass(part) and type(part).__hash__ is not object.__hash__ and isinstance(hash(part), int)
+    except TypeError:
+        return False
 
 
 def table_of(part: Any) -> dict[str, Any]:
