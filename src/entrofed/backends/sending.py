@@ -8,7 +8,6 @@ refer to them by number, since cloudpickle takes many times as long as pickle an
 import io
 import pickle
 from collections.abc import Sequence
-from multiprocessing.reduction import ForkingPickler
 from types import FunctionType
 from typing import Any
 
@@ -74,9 +73,9 @@ class Outbox:
         return file.getbuffer()
 
 
-class _Pickler(ForkingPickler):
+class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO, outbox: Outbox) -> None:
-        super().__init__(file)
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._outbox = outbox
 
     def reducer_override(self, thing: Any) -> Any:

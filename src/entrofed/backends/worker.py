@@ -1,11 +1,11 @@
 """What a worker process does, from its start to its end."""
 
+import pickle
 import signal
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -78,7 +78,7 @@ class _Desk:
     def do(self, raw: bytes) -> tuple[tuple[Any, ...], str] | Failure | None:
         """What came of the tasks in a message, and the block that it goes to; None of a message without tasks."""
         try:
-            message = ForkingPickler.loads(raw)
+            message = unpacked(raw)
         except Exception as error:  # tasks with something that cannot be loaded here
             return failure_of(error)
         if isinstance(message, Setting | list):
@@ -127,9 +127,9 @@ def work(connection: Connection) -> None:
             connection.send_bytes(_answer(packer.write(target)))
 
 
-def _answer(parcel: Parcel) -> Any:
+def _answer(parcel: Parcel) -> bytes:
     """What goes back; a user's part may have made something that cannot."""
     try:
-        return ForkingPickler.dumps(parcel)
+        return pickle.dumps(parcel, pickle.HIGHEST_PROTOCOL)
     except Exception as error:
-        return ForkingPickler.dumps(failure_of(error))
+        return pickle.dumps(failure_of(error))
