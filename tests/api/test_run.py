@@ -183,6 +183,19 @@ def test_wrong_arguments(federation: ef.Federation, arguments: dict[str, Any], w
         ef.run(federation, **{**FAST, **arguments})
 
 
+def test_a_method_of_plain_functions(federation: ef.Federation) -> None:
+    """No class, no name, no registration."""
+    method = ef.Method(
+        lambda clients, candidates, size, rng: rng.permutation(candidates)[:size],  # type: ignore[arg-type]
+        lambda updates, context: [update.num_examples**0.5 for update in updates],  # type: ignore[arg-type]
+        torch.nn.CrossEntropyLoss(label_smoothing=0.1),  # type: ignore[arg-type]
+        ef.methods.fedavg().server,
+    )
+    result = ef.run(federation, method=method, **FAST)
+    assert result.summary["refused"] == 0
+    assert [len(record.cohort) for record in result.records] == [3, 3, 3]
+
+
 def test_the_first_argument_must_be_a_federation() -> None:
     with pytest.raises(ef.ConfigError, match="Federation"):
         ef.run(np.zeros((3, 2)), **FAST)  # type: ignore[arg-type]

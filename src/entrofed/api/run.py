@@ -23,7 +23,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run as play_rounds
 from entrofed.experiment.toml import dumps, flat
 from entrofed.methods import METHODS
-from entrofed.registry import PART_KINDS, describe
+from entrofed.registry import PART_KINDS, completed, describe
 from entrofed.suite.play import Workers
 from entrofed.suite.words import file_name
 from entrofed.tracking import Tracker
@@ -171,8 +171,9 @@ def _of_objects(
     handed: Method | None = None
     if isinstance(method, Method):
         given.add("method")
-        handed, recipe = method, {kind: _described(getattr(method, kind)) for kind in PART_KINDS}
-        recipe["name"] = _name_of(method)
+        handed = completed(method)
+        recipe = {kind: _described(getattr(handed, kind)) for kind in PART_KINDS}
+        recipe["name"] = _name_of(handed)
     elif not isinstance(recipe, Mapping):
         raise ConfigError(
             f"method: a {type(method).__name__} was given; a name, a table of a name and parts, or a method such as "

@@ -127,8 +127,9 @@ def describe(part: Any) -> dict[str, Any]:
         table = dict(part.table)
     else:
         table = table_of(part)
-        if any(known(kind).get(part.name) is type(part) for kind in (*PART_KINDS, "client_rule", "fact")):
-            table["name"] = part.name
+        name = getattr(part, "name", "")
+        if any(known(kind).get(name) is type(part) for kind in (*PART_KINDS, "client_rule", "fact")):
+            table["name"] = name
     return {key: _described(value) if key in PART_KINDS else value for key, value in table.items()}
 
 
