@@ -61,6 +61,12 @@ def legacy():
     return ClientApp(client_fn=lambda context: Client().to_client())
 
 
+def test_a_device_that_is_not_here_is_refused_when_the_app_is_made():
+    task = Task(build=lambda: torch.nn.Linear(4, 3), load=lambda context: None)
+    with pytest.raises(ConfigError, match="there is none on this machine"):
+        client_app(task, device="cuda:99")
+
+
 # ----- label counts
 
 

@@ -62,11 +62,12 @@ def client_app(
 
     ``device``: where, as ``engine.device`` of an experiment file names it.
     """
+    where = place(resolved(device))
 
     def local_of(context: Context, client: int) -> Local:
         held = task.load(context)
         data = _data(held.train_x, held.train_y, held.classes)
-        model = LocalModel(task.build, device=place(resolved(device)))
+        model = LocalModel(task.build, device=where)
         return Local(data, lambda: _data(held.test_x, held.test_y, held.classes), model)
 
     def labels(context: Context) -> NDArray[np.int64]:
