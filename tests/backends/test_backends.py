@@ -108,6 +108,18 @@ def test_compiled_training_is_the_same_everywhere(digits, bench, training, two_w
     assert all(same(a.params, b.params) for a, b in zip(*outcomes, strict=True))
 
 
+def test_every_worker_knows_its_number(digits, bench, training, two_workers):
+    """By which it finds its GPU; a device that is not there is named by every task."""
+    two_workers.open(Workload(digits, bench.build, bench.layout, device="cuda:99", precision="bf16"))
+    settings = [worker._setting for worker in two_workers._workers]
+    assert [(setting.worker, setting.device, setting.precision) for setting in settings] == [
+        (0, "cuda:99", "bf16"),
+        (1, "cuda:99", "bf16"),
+    ]
+    outcomes = two_workers.run(tasks_for(bench, training, [0, 1, 2]))
+    assert all("engine.device = 'cuda:99': there is none on this machine" in outcome.reason for outcome in outcomes)
+
+
 @dataclass(frozen=True)
 class Misbehaving(Task):
     """A task that breaks, hangs, or takes its worker with it."""

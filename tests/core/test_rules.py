@@ -120,6 +120,12 @@ def test_too_many_rounds_below_the_quorum_end_the_run(tmp_path: Any, where: str)
 
 
 @pytest.mark.parametrize("where", WHERE)
+def test_rounds_train_with_the_rate_of_the_schedule(tmp_path: Any, where: str) -> None:
+    records = play(tmp_path, experiment(where, {"schedule": {"kind": "cosine", "final": 0.5}}))
+    assert [record.lr for record in records] == pytest.approx([0.1, 0.075])
+
+
+@pytest.mark.parametrize("where", WHERE)
 def test_nonfinite_updates_are_dropped(tmp_path: Any, where: str) -> None:
     records = play(tmp_path, experiment(where), spoiled(2))
     for record in records:
