@@ -27,9 +27,9 @@ def is_reference(name: str) -> bool:
 def absolute(name: str, folder: Path) -> str:
     """A reference with the whole path of its file; any other name as it is.
 
-    >>> absolute("nets.py:MyNet", Path("/work"))
-    '/work/nets.py:MyNet'
-    >>> absolute("package.module:build", Path("/work")), absolute("uniform", Path("/work"))
+    >>> absolute("nets.py:MyNet", Path("/home/ada"))
+    '/home/ada/nets.py:MyNet'
+    >>> absolute("package.module:build", Path("/home/ada")), absolute("uniform", Path("/work"))
     ('package.module:build', 'uniform')
     """
     path, _, attribute = name.rpartition(":")
