@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-fast lint bench clean
+.PHONY: quickstart test test-fast lint bench soak clean
 
 quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
 	$(BIN)/entrofed quickstart
@@ -27,6 +27,9 @@ bench: $(VENV)/ready  ## our engine and our selection against what everyone writ
 	$(BIN)/python benchmarks/methods.py
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/flower.py
+
+soak: $(VENV)/ready  ## a campaign against docs/reliability.md: SOAK=10min SEED=0 make soak; counts go to soak.json
+	$(BIN)/python -m tests.soak
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)

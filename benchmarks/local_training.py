@@ -3,7 +3,8 @@
     python benchmarks/local_training.py [--compile] [--repeats 5] [--only lenet5]
 
 (a) the plain loop: clients one after the other, ``nn.Module`` and ``torch.optim.SGD``, tensor slicing, two
-    threads; (b) the process backend with two workers; (c) the same with compiled loss, if asked for.
+    threads; (b) the process backend with two workers; (c) the same with compiled steps, and with native blocks where
+    the network has some, if asked for.
 All train the same clients from the same parameters; best of the repeats, sides alternating. ``overhead`` is the
 share of a whole round's time (without evaluation) that is not the workers' own training time.
 """
@@ -19,6 +20,7 @@ import torch
 
 from entrofed.backends.base import Workload
 from entrofed.backends.processes import ProcessBackend
+from entrofed.client.device import Compile
 from entrofed.core.job import Job, Rules
 from entrofed.core.params import Layout, Params
 from entrofed.core.parts import Build, Method
@@ -55,6 +57,8 @@ CASES = {
     "lenet_bn": Case("lenet_bn", 32, 5, epochs=2),
     "mlp": Case("mlp", 32, 10),
 }
+NATIVE = ("lenet5",)
+"""Networks that ``engine.compile = "native"`` is for."""
 
 
 def federation(case: Case) -> Federation:
@@ -111,10 +115,12 @@ def measure(case: Case, repeats: int, compiled: bool) -> None:
     sides: dict[str, Callable[[], object]] = {"plain loop": lambda: plain(case, fed, make, training)}
     sides["engine"] = lambda: backend.run(tasks)
     backend.open(Workload(fed, make, layout))
-    second = ProcessBackend(WORKERS) if compiled else None
-    if second is not None:
-        second.open(Workload(fed, make, layout, compiled=True))
-        sides["engine, compiled"] = lambda: second.run(tasks)
+    opened = [backend]
+    ways: dict[str, Compile] = {"compiled": True, "native": "native"} if case.model in NATIVE else {"compiled": True}
+    for name, way in ways.items() if compiled else ():
+        opened.append(ProcessBackend(WORKERS))
+        opened[-1].open(Workload(fed, make, layout, compiled=way))
+        sides[f"engine, {name}"] = partial(opened[-1].run, tasks)
     best = dict.fromkeys(sides, float("inf"))
     for side in sides.values():
         side()
@@ -129,9 +135,8 @@ def measure(case: Case, repeats: int, compiled: bool) -> None:
         print(f"{case.model:10} {name:18} {samples / seconds:10.0f} samples/s  {best['plain loop'] / seconds:5.2f}x")
     share = overhead(case, fed, layout, params, backend, training, repeats)
     print(f"{case.model:10} {'overhead':18} {100 * share:9.1f} %")
-    for opened in (backend, second):
-        if opened is not None:
-            opened.close()
+    for each in opened:
+        each.close()
 
 
 def job_for(method: Method, training: Training, fed: Federation, layout: Layout) -> Job:

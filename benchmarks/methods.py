@@ -14,8 +14,8 @@ from entrofed.backends.base import Workload
 from entrofed.backends.processes import ProcessBackend
 from entrofed.core.round import run_round
 from entrofed.core.types import State
-from entrofed.experiment.config import MethodSection
 from entrofed.experiment.evaluation import FederationEvaluation
+from entrofed.experiment.sections.method import MethodSection
 from local_training import CASES, WORKERS, Case, federation, job_for, network
 
 METHODS = {

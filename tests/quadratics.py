@@ -12,7 +12,7 @@ from entrofed.core.round import Evaluated, run_round
 from entrofed.core.types import ClientTable, State
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.full import FullSelection
 from entrofed.weighers.uniform import Uniform

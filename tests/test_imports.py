@@ -11,7 +11,8 @@ import entrofed
 
 ROOT = Path(entrofed.__file__).parent
 LAYERS = (
-    ("errors", "files"),
+    ("errors",),
+    ("files",),
     ("info",),
     ("core",),
     ("data", "models", "facts", "privacy", "tracking"),
@@ -21,9 +22,11 @@ LAYERS = (
     ("client",),
     ("backends",),
     ("experiment",),
+    ("peer",),
     ("charts",),
     ("suite",),
     ("papers", "studies"),
+    ("leaderboard",),
     ("report", "export", "flower"),
     ("cli",),
     ("api",),

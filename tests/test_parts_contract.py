@@ -19,7 +19,7 @@ from scipy.special import softmax
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.train import train
 from entrofed.core.params import Layout, Params, TensorEntry
-from entrofed.core.parts import ALL_CLIENTS, VALIDATION, LabelFact, Method, Sees
+from entrofed.core.parts import ALL_CLIENTS, VALIDATION, LabelFact, Method, Sees, When
 from entrofed.core.seeds import torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, ClientTable, Context, Update
@@ -27,7 +27,7 @@ from entrofed.core.validation import safe_weights
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, EntrofedError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.facts.label_mixture import LabelMixture
 from entrofed.facts.loss import Loss
@@ -41,16 +41,17 @@ from entrofed.registry import PART_KINDS, build, describe, known
 
 KINDS = (*PART_KINDS, "client_rule", "fact")
 PARTS = [(kind, name) for kind in KINDS for name in known(kind)]
-FLOATS, CLASSES = 12, 3
+FLOATS, CLASSES = 15, 3
 LAYOUT = Layout(
     (
         TensorEntry("encoder.weight", "trainable", (2, 3), 0, 6),
         TensorEntry("encoder.bias", "trainable", (2,), 6, 2),
-        TensorEntry("output.weight", "trainable", (3,), 8, 3),
-        TensorEntry("norm.running_var", "buffer", (1,), 11, 1),
+        TensorEntry("output.weight", "trainable", (3, 1), 8, 3),
+        TensorEntry("output.bias", "trainable", (3,), 11, 3),
+        TensorEntry("norm.running_var", "buffer", (1,), 14, 1),
         TensorEntry("norm.batches", "counter", (1,), 0, 1),
     ),
-    trainable=11,
+    trainable=14,
     floats=FLOATS,
     counters=1,
 )
@@ -60,8 +61,12 @@ SIZES_COUNT_TOO = {"discrepancy"}
 """Weighers to which the number of examples matters among other things."""
 TAKES_ALL = {"full"}
 """Selectors that do not keep to the size of the cohort."""
-MAY_TAKE_FEWER = {"kl"}
-"""Selectors that stop when nobody left adds anything."""
+MAY_TAKE_FEWER = {"kl", "clustered_size", "clustered_similarity"}
+"""Selectors that stop when nobody left adds anything, or draw somebody twice."""
+OF_PRIVACY = {"local_noise"}
+"""Client rules that any server rule gets by [privacy.updates]."""
+BY_COINS = {"poisson"}
+"""Selectors whose cohorts may be of any size, and empty."""
 SHUFFLES = {"permuted"}
 """Weighers whose weights are another client's."""
 CAPS = {"capped"}
@@ -165,7 +170,7 @@ def test_methods_are_recipes_of_registered_parts(name: str) -> None:
     asked = {fact for kind in PART_KINDS for fact in getattr(method, kind).facts}
     assert set(method.facts) == asked
     assert len(method.facts) == len(asked)
-    times = [fact for when in ("once", "before_round", "with_update") for fact in method.facts_told(when)]
+    times = [fact for when in get_args(When) for fact in method.facts_told(when)]
     assert sorted(times, key=str) == sorted(method.facts, key=str)
     assert {name for name in known("fact") if method.has_fact(name)} == {fact.name for fact in asked}
     seen = [getattr(method, kind).sees for kind in PART_KINDS]
@@ -213,11 +218,19 @@ def table_of(clients: int, rng: np.random.Generator) -> ClientTable:
         classes=CLASSES,
         partition="iid",
         trainable=FLOATS,
+        output_bias=11,
+        rounds=20,
         facts={
             LabelCounts.name: locked(counts.astype(np.float64)),
             Loss.name: [locked(np.array(loss)) for loss in rng.random(clients)],
         },
     )
+
+
+def told_along(part: Any, update: Update) -> Update:
+    """The update with the numbers that a selector asks for along with it."""
+    asked = [fact.name for fact in part.facts if fact.when == "with_update"]
+    return replace(update, facts={name: locked(np.array(0.5)) for name in asked})
 
 
 def rounds(part: Any, clients: int, among: np.ndarray, size: int, seed: int) -> list[list[int]]:
@@ -227,7 +240,7 @@ def rounds(part: Any, clients: int, among: np.ndarray, size: int, seed: int) -> 
 
     def answers(ids: Sequence[int], number: int) -> list[Update]:
         drawn = {client: params(np.random.default_rng([seed, number, client])) for client in ids}
-        return [Update(client, found, 10, 2, 1.0, 1.0) for client, found in drawn.items()]
+        return [told_along(part, Update(client, found, 10, 2, 1.0, 1.0)) for client, found in drawn.items()]
 
     state = part.init(table, np.arange(clients))
     if any(fact.name in TRAINED for fact in part.facts):
@@ -260,9 +273,10 @@ def test_cohorts(part: Any, data: st.DataObject, clients: int, size: int, seed: 
     for chosen in cohorts:
         assert isinstance(chosen, list)
         assert all(type(client) is int for client in chosen)
-        assert len(set(chosen)) == len(chosen) > 0
+        assert len(set(chosen)) == len(chosen)
+        assert chosen or part.name in BY_COINS
         assert set(chosen) <= subset
-        if part.name not in TAKES_ALL:
+        if part.name not in TAKES_ALL | BY_COINS:
             assert len(chosen) <= size
     assert rounds(part, clients, among, size, seed) == cohorts
 
@@ -286,12 +300,14 @@ def test_nobody_there(part: Any) -> None:
 
 @of_kind("selector", without=SCRIPTED)
 def test_what_a_selector_must_see(part: Any) -> None:
-    """Models, if it looks at the updates of a round; numbers of each client, if it asks for some before the round."""
+    """Models, if it looks at the updates of a round; numbers of each client, if it asks for some, and no more."""
     table, rng = table_of(6, np.random.default_rng(0)), np.random.default_rng(1)
     before = part.init(table, np.arange(6))
-    updates = [Update(client, params(rng), 10, 2, 1.0, 1.0) for client in range(6)]
-    looks = not same(part.observe(before, params(rng), updates), before)
-    asks = any(fact.when == "before_round" for fact in part.facts)
+    updates = [told_along(part, Update(client, params(rng), 10, 2, 1.0, 1.0)) for client in range(6)]
+    others = [replace(update, params=params(rng)) for update in updates]
+    seen = part.observe(before, params(np.random.default_rng(2)), updates)
+    looks = not same(seen, part.observe(before, params(np.random.default_rng(2)), others))
+    asks = any(fact.when in ("before_round", "with_update") for fact in part.facts)
     assert part.sees == ("models" if looks else "scalars" if asks else "sum")
 
 
@@ -617,7 +633,7 @@ def test_what_clients_do_for_a_rule(part: Any) -> None:
 
 def test_every_client_rule_belongs_to_a_server_rule() -> None:
     rules = [build("server", name).client for name in known("server")]
-    assert {rule.name for rule in rules if rule is not None} == set(known("client_rule"))
+    assert {rule.name for rule in rules if rule is not None} == set(known("client_rule")) - OF_PRIVACY
 
 
 def test_average_by_hand() -> None:
@@ -734,7 +750,7 @@ NONSENSE = {
 
 @of_kind("fact")
 def test_what_a_fact_says_of_itself(part: Any) -> None:
-    assert part.when in ("once", "before_round", "with_update")
+    assert part.when in get_args(When)
     assert part.reveals.strip()
     assert part.reveals == type(part).reveals
     assert isinstance(part, LabelFact) <= (part.when == "once")

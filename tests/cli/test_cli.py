@@ -12,10 +12,11 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.cli.calls import Go, caller
 
 from entrofed import __version__
 from entrofed.cli import console as terminal
@@ -27,6 +28,7 @@ from entrofed.data.sources import files
 from entrofed.errors import ConfigError, DataError, QuorumError
 from entrofed.experiment.config import Experiment, parse, read
 from entrofed.methods import METHODS
+from entrofed.privacy.secure import runs_secure
 from entrofed.registry import PART_KINDS, known
 from entrofed.suite import play
 
@@ -47,15 +49,6 @@ backend = "inline"
 """
 
 
-class Outcome(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Go = Callable[..., Outcome]
-
-
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
     """Runs a command in an empty folder with the file iris.toml; consoles are wide enough for every line."""
@@ -64,20 +57,13 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(terminal, "console", Console(width=200))
     Path("iris.toml").write_text(IRIS)
-
-    def call(*words: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main(list(words))
-        return Outcome(caught.value.code, *capsys.readouterr())
-
-    return call
+    return caller(capsys)
 
 
 def records(folder: str) -> list[dict[str, Any]]:
     """What was recorded, without what a clock said."""
     lines = [json.loads(line) for line in Path(folder, "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
+    return [{key: value for key, value in line.items() if key not in ("seconds", "digest")} for line in lines]
 
 
 def summary(folder: str) -> dict[str, Any]:
@@ -316,8 +302,8 @@ def test_compiling_needs_a_compiler(go: Go, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("CXX", "c++-that-is-not-here")
     code, _, err = go("run", "iris.toml", "--set", "engine.compile=true")
     assert code == 2
-    assert "engine.compile = true needs a C++ compiler, and there is no 'c++-that-is-not-here'; install one" in err
-    assert "compiler: no c++-that-is-not-here: engine.compile = true cannot be used\n" in go("doctor").out
+    assert "engine.compile needs a C++ compiler, and there is no 'c++-that-is-not-here'; install one" in err
+    assert "compiler: no c++-that-is-not-here: engine.compile cannot be used\n" in go("doctor").out
 
 
 def test_doctor_finds_what_is_wrong(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +330,9 @@ def test_parts(go: Go) -> None:
         for name in known(kind):
             assert row(out, name)
     for name, recipe in METHODS.items():
-        assert row(out, name)[1:] == [getattr(recipe(), kind).name for kind in PART_KINDS]
+        *parts, secure = row(out, name)[1:]
+        assert parts == [getattr(recipe(), kind).name for kind in PART_KINDS]
+        assert secure == ("yes" if runs_secure(recipe()) else "no")
 
 
 # Data

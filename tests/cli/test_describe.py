@@ -5,9 +5,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +13,9 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from rich.console import Console
+from tests.cli.calls import Go, caller
 
 from entrofed.cli import console as terminal
-from entrofed.cli.main import main
 
 RNG = np.random.default_rng(0)
 ROWS = 60
@@ -43,15 +41,6 @@ backend = "inline"
 """
 
 
-class Outcome(NamedTuple):
-    code: Any
-    out: str
-    err: str
-
-
-Go = Callable[..., Outcome]
-
-
 @pytest.fixture
 def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
     """Runs a command at 80 columns in a folder with visits.csv."""
@@ -60,14 +49,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(terminal, "console", Console(width=80))
     pyarrow.csv.write_csv(pa.table(VISITS), "visits.csv")
     Path("own.toml").write_text(EXPERIMENT)
-
-    def call(*words: str) -> Outcome:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main(list(words))
-        return Outcome(caught.value.code, *capsys.readouterr())
-
-    return call
+    return caller(capsys)
 
 
 def test_columns_without_a_label(go: Go) -> None:

@@ -15,8 +15,10 @@ from entrofed.cli.main import main
 from entrofed.cli.tables.runs import method_words
 from entrofed.experiment import config
 from entrofed.experiment.config import parse
+from entrofed.experiment.manifest import write_listed
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.experiment.sections import method as method_section
 
 FOREIGN = "not_installed_here"
 
@@ -39,12 +41,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     for name in ("experiment.toml", "method.json"):
         path = found.path / name
         assert "label_entropy" in path.read_text()
-        path.write_text(path.read_text().replace("label_entropy", FOREIGN))
+        write_listed(path, path.read_text().replace("label_entropy", FOREIGN))
 
     def refuse(kind: str, *_: Any, **__: Any) -> None:
         raise AssertionError(f"a {kind} was asked for")
 
-    for module, names in ((registry, ("known", "lookup", "build")), (config, ("known", "lookup", "method_of"))):
+    asks = {registry: ("known", "lookup", "build"), config: ("known", "lookup"), method_section: ("method_of",)}
+    for module, names in asks.items():
         for asked in names:
             monkeypatch.setattr(module, asked, refuse)
     return found
@@ -99,12 +102,12 @@ def test_runs_that_did_not_store_their_method(folder: RunFolder) -> None:
     for content in (None, '{"parts": []}', "no JSON"):
         (folder.path / "method.json").unlink(missing_ok=True)
         if content is not None:
-            (folder.path / "method.json").write_text(content)
+            write_listed(folder.path / "method.json", content)
         assert method_words(folder) == f"fedavg: weigher {FOREIGN}"
 
 
 def test_names_are_no_markup(folder: RunFolder, go: Callable[..., str]) -> None:
     stored = json.loads((folder.path / "method.json").read_text())
     stored["parts"]["server"] = {"name": "[red]", "kinds": ["a", "[/b]"]}
-    (folder.path / "method.json").write_text(json.dumps(stored))
+    write_listed(folder.path / "method.json", json.dumps(stored))
     assert "[red] (kinds = ['a', '[/b]'])" in go("show", "runs")

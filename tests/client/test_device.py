@@ -26,7 +26,7 @@ from entrofed.core.types import ClientData, ClientTable
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.facts import FACTS
 from entrofed.facts.mean_prediction import MeanPrediction
 from entrofed.models.concatenated import Concatenated
@@ -34,7 +34,9 @@ from entrofed.models.networks import Classifier
 from entrofed.objectives import OBJECTIVES
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
+from entrofed.privacy.updates import Private
 from entrofed.servers import CLIENT_RULES, SERVERS
+from entrofed.servers.average import Average
 from entrofed.servers.concat import Concat
 from entrofed.servers.scaffold import Scaffold
 
@@ -88,6 +90,8 @@ RULES: dict[Any, Any] = {part().client: part() for part in SERVERS.values()}
 """A server rule for each way in which clients train: those that ask nothing of clients are all the same to them."""
 RULES[Concat().client] = Concat(clusters=2)
 RULES[Scaffold(variant="niid_bench").client] = Scaffold(variant="niid_bench")
+PRIVATE = Private(Average(), clip=1.0, noise=1.0, where="client", simulate=True)
+RULES[PRIVATE.client] = PRIVATE
 
 LOSSES = {
     **{name: part() for name, part in OBJECTIVES.items()},
@@ -118,7 +122,7 @@ def train_by_every_rule(device: Pretended, objective: Any, optimizer: str = "sgd
         update = train(replace(task, client_state=kept, limits=np.full(CLASSES, 2)), there.client_data(0), there.model)
         assert update.num_steps == 2
         assert update.params.problem(there.model.layout) is None
-        assert tuple(update.terms) == objective.terms
+        assert tuple(update.terms) == (() if rule == PRIVATE.client else objective.terms)
         kept = update.client_state
     assert all(tensor.device == device.device for tensor in there.model.module.state_dict().values())
     assert {f"aten::_fused_{optimizer}_", "aten::convolution"} <= set(device.seen)

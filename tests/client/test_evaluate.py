@@ -19,7 +19,7 @@ from entrofed.core.tasks import EvaluateTask
 from entrofed.core.types import Failure
 from entrofed.errors import EntrofedError
 from entrofed.experiment.build import federate
-from entrofed.experiment.config import DataSection
+from entrofed.experiment.sections.data import DataSection
 
 NOTHING = Params(np.zeros(0, np.float32), np.zeros(0, np.int64))
 

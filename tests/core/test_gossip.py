@@ -15,9 +15,10 @@ from entrofed.errors import ConfigError
 from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
 from entrofed.experiment.client_state import ClientStateStore
-from entrofed.experiment.config import parse
+from entrofed.experiment.config import ANYBODY, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.methods import method_of
 from entrofed.registry import known
 
 
@@ -118,8 +119,14 @@ def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
         np.testing.assert_array_equal(array, two.server[name])
 
 
-@pytest.mark.parametrize("name", sorted(set(known("method")) - {"inv_entropy", "fedconcat"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(known("method")) - {"inv_entropy", "fedconcat", "ccvr", "maxent_estimated"})
+)
 def test_every_method_without_a_server(tmp_path, name):
+    if method_of(name).selector.name not in ANYBODY:
+        with pytest.raises(ConfigError, match="nobody is chosen: every node trains"):
+            experiment(2, {"name": name}, clients=5)
+        return
     records, _ = play(tmp_path, experiment(2, {"name": name}, clients=5))
     for record in records:
         assert len(record.peers) == 5
@@ -133,6 +140,7 @@ def test_every_method_without_a_server(tmp_path, name):
     [
         ({"method": {"name": "inv_entropy"}}, "needs a server with a validation set"),
         ({"method": {"name": "fedconcat"}}, "needs a server that sees all clients"),
+        ({"method": {"name": "ccvr"}}, "needs a server that sees all clients"),
         ({"method": {"selector": "fedentopt"}}, "method.selector has no meaning"),
         ({"topology": {"kind": "rings"}}, "did you mean 'ring'"),
         ({"topology": {"kind": "ring", "degree": 3}}, "topology.degree does not apply"),
@@ -212,3 +220,35 @@ def test_every_node_is_also_judged_by_its_own_held_out_data(tmp_path):
     sizes = [len(rows) for rows in prepare(parse(table)).federation.holdouts]
     assert record.in_distribution.accuracy == pytest.approx(np.average(own, weights=sizes))
     assert folder.summary()["accuracy_id"] == record.in_distribution.accuracy
+
+
+def test_a_share_of_the_nodes_trains_and_all_pool(tmp_path):
+    """Of seven nodes max(0.3 * 7, 1) = 2 train; everybody's model is made of theirs alone."""
+    records, state = play(tmp_path, experiment(3, clients=7, topology={"kind": "full", "training": 0.3}))
+    sizes = prepare(experiment(clients=7)).federation.sizes
+    for record in records:
+        assert len(record.cohort) == 2
+        assert [client.client for client in record.clients] == record.cohort
+        for peer in record.peers:
+            assert peer.senders == record.cohort
+            assert peer.weights == pytest.approx(sizes[record.cohort] / sizes[record.cohort].sum())
+    assert len({tuple(record.cohort) for record in records}) > 1
+    assert (state.server["values"] == state.server["values"][0]).all()
+    sent = prepare(experiment(clients=7)).layout.nbytes
+    assert records[1].bytes_up == 2 * 6 * sent
+
+
+def test_whom_no_trained_model_reaches_keeps_its_own(tmp_path):
+    chosen = experiment(1, clients=6, topology={"kind": "ring", "training": 0.1})
+    records, _ = play(tmp_path, chosen)
+    [trained] = records[0].cohort
+    near = {(trained + step) % 6 for step in (-1, 0, 1)}
+    for peer in records[0].peers:
+        assert peer.senders == ([trained] if peer.node in near else [peer.node])
+
+
+@pytest.mark.parametrize(("share", "many"), [(1.0, 7), (0.99, 6), (0.29, 2), (0.01, 1)])
+def test_how_many_train(share, many):
+    network = Network(nx.complete_graph(7), training=share)
+    assert len(network.trained(0, 0, range(7))) == many
+    assert network.trained(0, 0, []) == []

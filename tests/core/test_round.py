@@ -186,12 +186,18 @@ def rows_that_cover_all_pairs(choices):
 
 ALONE = {"branch", "concat"}  # FedConcat's objective and rule go with each other only
 CHOICES = [sorted(set(known(kind)) - ALONE) for kind in PART_KINDS]
+GIVEN = {
+    ("selector", "scripted"): {"name": "scripted", "cohorts": [[0, 3], [5, 4]]},
+    ("selector", "estimated_counts"): {"name": "estimated_counts", "selector": "kl"},
+    ("weigher", "estimated_counts"): {"name": "estimated_counts", "weigher": "maxent"},
+}
+"""Parts that go around others which work with counts, and one that takes a list."""
 
 
 @pytest.mark.parametrize(("selector", "weigher", "objective", "server"), rows_that_cover_all_pairs(CHOICES))
 def test_every_pair_of_parts(tmp_path, selector, weigher, objective, server):
-    chosen = {"name": "scripted", "cohorts": [[0, 3], [5, 4]]} if selector == "scripted" else selector
-    method = {"selector": chosen, "weigher": weigher, "objective": objective, "server": server}
+    named = {"selector": selector, "weigher": weigher, "objective": objective, "server": server}
+    method = {kind: GIVEN.get((kind, name), name) for kind, name in named.items()}
     for record in play(tmp_path, rounds=2, method=method, data={"clients": 6, "validation": 0.05}):
         assert record.clients
         assert not record.refused
@@ -201,6 +207,7 @@ def test_every_pair_of_parts(tmp_path, selector, weigher, objective, server):
 @pytest.mark.parametrize("kind", ["selector", "weigher"])
 def test_fedconcat_goes_with_every_selector_and_weigher(tmp_path, kind):
     for name in sorted(set(known(kind)) - {"scripted"}):
-        method = {"name": "fedconcat", "server": {"name": "concat", "clusters": 2, "encoder_rounds": 1}, kind: name}
+        method = {"name": "fedconcat", "server": {"name": "concat", "clusters": 2, "encoder_rounds": 1}}
+        method[kind] = GIVEN.get((kind, name), name)
         records = play(tmp_path / name, rounds=2, method=method, data={"clients": 6, "validation": 0.05})
         assert [len(record.refused) for record in records] == [0, 0]

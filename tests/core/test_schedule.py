@@ -9,7 +9,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LinearLR, LRScheduler, S
 from entrofed.core.job import Rules
 from entrofed.core.schedule import Schedule
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 
 ROUNDS = 12
 

@@ -15,7 +15,7 @@ from entrofed.core.params import Layout, Params
 from entrofed.core.types import ClientTable, Failure, Update
 from entrofed.core.validation import MAX_EXAMPLES, admit, problem
 from entrofed.errors import EntrofedError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 
 LAYOUT = Layout.of(torch.nn.BatchNorm1d(2))  # 8 floats, 1 counter
 

@@ -9,7 +9,7 @@ import pytest
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.build import federate
-from entrofed.experiment.config import DataSection
+from entrofed.experiment.sections.data import DataSection
 
 X, Y = np.eye(6), np.array([0, 1] * 3)
 OWNERS = ["Chur", "Bern", "Chur", "Bern", "Bern", "Arth"]

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from entrofed.data.catalog import load
+from entrofed.data.dealing import Deal
 from entrofed.data.federation import Federation, deal
 from entrofed.data.own import dataset_of
 from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.build import federate
-from entrofed.experiment.config import DataSection
+from entrofed.experiment.sections.data import DataSection
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(60, 4)), np.repeat(["a", "b", "c"], 20)
@@ -136,28 +137,28 @@ def test_somebody_who_takes_part_must_have_data() -> None:
     data = dataset_of(X, Y, test=TEST, owners=np.zeros(60, np.int64), owner_names=("all", "none"))
     seed = next(seed for seed in range(9) if deal_participants(data, seed) == [1])
     with pytest.raises(DataError, match="none of the 1 clients that take part has samples"):
-        deal(data, partition="by_role", participating=1, seed=seed)
-    assert deal(data, partition="by_role").sizes.tolist() == [60, 0]
+        deal(data, Deal("by_role", participating=1, seed=seed))
+    assert deal(data, Deal("by_role")).sizes.tolist() == [60, 0]
 
 
 def test_some_of_the_natural_owners() -> None:
     owners = np.repeat(np.arange(6), 10)
     data = dataset_of(X, Y, test=TEST, owners=owners, owner_names=tuple("abcdef"))
-    found = [deal(data, partition="by_role", clients=3, seed=seed) for seed in range(4)]
+    found = [deal(data, Deal("by_role", clients=3, seed=seed)) for seed in range(4)]
     for federation in found:
         assert len(set(federation.names)) == 3
         for name, shard in zip(federation.names, federation.shards, strict=True):
             assert shard.tolist() == np.flatnonzero(owners == "abcdef".index(name)).tolist()
     assert len({federation.names for federation in found}) > 1
-    assert deal(data, partition="by_role", clients=6).names == tuple("abcdef")
+    assert deal(data, Deal("by_role", clients=6)).names == tuple("abcdef")
     for clients in (0, 7, 2.5):
         with pytest.raises(ConfigError, match="a whole number from 1 to 6 can be taken"):
-            deal(data, partition="by_role", clients=clients)  # type: ignore[arg-type]
+            deal(data, Deal("by_role", clients=clients))  # type: ignore[arg-type]
 
 
 def deal_participants(data: Any, seed: int) -> list[int]:
     try:
-        return deal(data, partition="by_role", participating=1, seed=seed).participants.tolist()
+        return deal(data, Deal("by_role", participating=1, seed=seed)).participants.tolist()
     except DataError:
         return [1]
 

@@ -134,7 +134,7 @@ def test_killed_before_and_after_every_write(tmp_path, monkeypatch):
         for moment in ("before", "after"):
             folder = RunFolder(tmp_path / f"{number} {moment}")
             go = partial(run, wanted, folder)
-            died = killed_around(number, moment, ("checkpoint", "run_folder", "model_file"), go, monkeypatch)
+            died = killed_around(number, moment, ("checkpoint", "run_folder", "manifest"), go, monkeypatch)
             run(wanted, folder, backend=InlineBackend(), resume=True)
             assert outcome(folder) == expected, f"killed {moment} write {number}"
             shutil.rmtree(folder.path)

@@ -30,7 +30,7 @@ def play(path, **changes):
         "seed": 1,
         "model": "digits_mlp",
         "data": DIGITS,
-        "method": {"lr": 0.2, "cohort": 4},
+        "method": {"lr": 0.2, "cohort": 0.5},
         "engine": {"backend": "inline"},
         **changes,
     }

@@ -19,13 +19,13 @@ from tests.kills import killed_around
 
 from entrofed.backends.inline import InlineBackend
 from entrofed.core.tasks import TrainTask
-from entrofed.errors import ConfigError, DataError, QuorumError
+from entrofed.errors import CheckpointError, ConfigError, DataError, QuorumError
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 
 ROUNDS = 12
-WRITERS = ("checkpoint", "run_folder", "model_file")
+WRITERS = ("checkpoint", "run_folder", "manifest")
 
 
 def experiment(**changes):
@@ -97,9 +97,9 @@ def test_another_seed_gives_another_run(tmp_path, unbroken):
 
 def small(rounds=ROUNDS):
     """An experiment of a few milliseconds per round that keeps all that a run can keep."""
-    return experiment(
-        rounds=rounds, model="iris_mlp", data={"name": "iris", "partition": "contiguous", "clients": 3, "holdout": 0.2}
-    )
+    data = {"name": "iris", "partition": "contiguous", "clients": 3, "holdout": 0.2}
+    method = {"cohort": 3, "lr": 0.1, "lr_decay": 0.97, "momentum": 0.9, "persist_optimizer": True}
+    return experiment(rounds=rounds, model="iris_mlp", data=data, method=method)
 
 
 def _start_and_kill(folder: RunFolder, after: float) -> None:
@@ -143,7 +143,7 @@ def test_killed_before_and_after_every_write(tmp_path, monkeypatch):
         for moment in ("before", "after"):
             folder = RunFolder(tmp_path / f"{number} {moment}")
             died = killed_around(
-                number, moment, ("checkpoint", "run_folder", "model_file"), partial(run, few, folder), monkeypatch
+                number, moment, ("checkpoint", "run_folder", "manifest"), partial(run, few, folder), monkeypatch
             )
             run(few, folder, resume=True)
             assert result(folder) == expected, f"killed {moment} write {number}"
@@ -225,13 +225,18 @@ def test_a_damaged_checkpoint_is_found_out_and_the_one_before_used(tmp_path, unb
     assert result(folder) == unbroken
 
 
-def test_without_any_intact_checkpoint_it_starts_over(tmp_path, unbroken):
+def test_without_any_intact_checkpoint_it_starts_over_if_told(tmp_path, unbroken):
     folder = RunFolder(tmp_path)
     run(experiment(), folder)
     for path in folder.checkpoints.glob("*.safetensors"):
         path.write_bytes(b"")
-    run(experiment(), folder, resume=True)
+    records = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(CheckpointError, match=r"no checkpoint can be used: .* or begin anew with --from-scratch"):
+        run(experiment(), folder, resume=True)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == records
+    run(experiment(), folder, resume=True, from_scratch=True)
     assert result(folder) == unbroken
+    assert (tmp_path / "metrics-1.jsonl").read_bytes() == records
 
 
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path):

@@ -15,6 +15,7 @@ from entrofed import __version__
 from entrofed.backends import InlineBackend
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
+from entrofed.experiment.manifest import write_listed
 from entrofed.experiment.run_folder import RunFolder, find_runs, json_line
 from entrofed.experiment.runner import run
 from entrofed.experiment.tracked import settings
@@ -131,7 +132,7 @@ def test_what_is_not_finite_or_not_there_is_null(played, tmp_path):
     test = replace(record.test, loss=float("inf"))
     changed = replace(record, test=test, in_distribution=None, train_loss=float("nan"), clients=[entry])
     raw = {**changed.to_json(), "train_loss": float("nan")}
-    (folder.path / "metrics.jsonl").write_text(json.dumps(raw) + "\n" + json_line(record)[:40])
+    write_listed(folder.path / "metrics.jsonl", json.dumps(raw) + "\n" + json_line(record)[:40])
     rounds, clients = (pyarrow.parquet.read_table(path) for path in export([folder], tmp_path / "out", "parquet"))
     (row,) = rounds.to_pylist()
     assert row["test_loss"] is row["id_accuracy"] is row["train_loss"] is None

@@ -17,6 +17,7 @@ from entrofed.data.federation import Federation
 from entrofed.errors import CheckpointError, ConfigError, EntrofedError
 from entrofed.experiment.build import prepare
 from entrofed.experiment.config import parse
+from entrofed.experiment.manifest import write_listed
 from entrofed.experiment.model_file import model_facts
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -37,7 +38,7 @@ def play(path, **changes):
         "rounds": 3,
         "model": "digits_mlp",
         "data": {"name": "digits", "clients": 4, "holdout": 0.1},
-        "method": {"lr": 0.2, "cohort": 4},
+        "method": {"lr": 0.2, "cohort": 1.0},
         "engine": {"backend": "inline"},
         **changes,
     }
@@ -182,7 +183,7 @@ def test_damaged_facts_are_found_out(played, tmp_path, change):
     shutil.copytree(played.path, broken.path)
     path = broken.path / "model.safetensors"
     facts = {**model_facts(path), **change}
-    path.write_bytes(save(load_file(path), {"entrofed": json.dumps(facts)}))
+    write_listed(path, save(load_file(path), {"entrofed": json.dumps(facts)}))
     with pytest.raises(CheckpointError, match=r"model.safetensors: (its facts are damaged|not a model of)"):
         export_model(broken, tmp_path / "model.pt2")
 

@@ -57,7 +57,7 @@ def softmax(logits: torch.Tensor) -> np.ndarray:
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def test_the_five_facts() -> None:
+def test_the_seven_facts() -> None:
     told = {name: (fact.when, issubclass(fact, LabelFact)) for name, fact in FACTS.items()}
     assert told == {
         "label_counts": ("once", True),
@@ -65,6 +65,8 @@ def test_the_five_facts() -> None:
         "loss": ("before_round", False),
         "mean_prediction": ("with_update", False),
         "first_update": ("once", False),
+        "squared_loss": ("with_update", False),
+        "feature_sums": ("at_end", False),
     }
     assert len({fact.reveals for fact in FACTS.values()}) == len(FACTS)
 

@@ -391,3 +391,14 @@ def test_every_theorem_has_assumptions_and_errata():
     assert {one.basis for one in ERRATA} == set(get_args(Basis))
     for constant in ("b is not known", "L is not known", "sigma_K is not known", "constant c"):
         assert any(constant in one.how and not one.checkable for one in ASSUMPTIONS)
+
+
+def test_what_is_said_of_fedeps_analysis_is_so():
+    """F(x) = L x^2 has equality in (15) and a gradient with constant 2L; (19) has its minimum elsewhere."""
+    rng = np.random.default_rng(0)
+    smooth, (x, y) = 1.5, rng.normal(size=(2, 100))
+    np.testing.assert_allclose(smooth * y**2, smooth * x**2 + 2 * smooth * x * (y - x) + smooth * (y - x) ** 2)
+    np.testing.assert_allclose(np.abs(2 * smooth * x - 2 * smooth * y), 2 * smooth * np.abs(x - y))
+    best = np.array([0.0, 0.0, 3.0])
+    assert np.array([1 / 6, 1 / 6, 2 / 3]) @ best == pytest.approx(2)
+    assert best.mean() == 1

@@ -15,7 +15,8 @@ from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError
 from entrofed.experiment.build import prepare
-from entrofed.experiment.config import MethodSection, parse
+from entrofed.experiment.config import parse
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.models.networks import build
 from entrofed.objectives.calibrated import Calibrated
 from entrofed.objectives.contrastive import Contrastive

@@ -1,6 +1,8 @@
 """The papers' figures from stored results."""
 
-from entrofed.papers.figures import POINTS, figure
+import pytest
+
+from entrofed.papers.figures import POINTS, dealt, dealt_words, figure
 from entrofed.papers.reported import Figure
 from entrofed.papers.results import SERIES, Result
 from entrofed.papers.tables import papers
@@ -81,4 +83,41 @@ def test_confusion_matrices():
 
 def test_nothing_to_draw():
     for paper in PAPERS.values():
-        assert all(figure(paper, found, []) is None for found in paper.figures)
+        assert all(figure(paper, found, []) is None for found in paper.figures if found.deal is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "classes", "most", "largest"), [("fig1", 4.64, (10, 9), (41, 3997)), ("fig2", 7.52, (8, 10), (31, 2223))]
+)
+def test_the_partition_that_the_paper_shows(name, classes, most, largest):
+    """Mean number of classes, the client with most of them, and the one with most samples: as the paper says."""
+    paper = PAPERS["fedklentropy"]
+    found = next(found for found in paper.figures if found.id == name)
+    counts = dealt(found.deal)
+    held, sizes = (counts > 0).sum(axis=1), counts.sum(axis=1)
+    assert held.mean() == pytest.approx(classes)
+    assert (held.argmax(), held.max()) == most
+    assert (sizes.argmax(), sizes.max()) == largest
+    bars, cells = figure(paper, found, []).to_dict()["datasets"].values()
+    assert [row["samples"] for row in bars] == sizes.tolist()
+    assert sum(row["samples"] for row in cells) == sizes.sum() == 60_000
+    assert dealt_words(counts).startswith(f"On average a client has {classes:.2f} classes")
+
+
+def test_training_validation_and_test_data_in_one_panel():
+    paper = PAPERS["inv_entropy"]
+    found = next(found for found in paper.figures if found.id == "fig5")
+    run = made("inv_entropy/table8", "iris", "FedAvg", 0, [0.5, 0.6])
+    rows = rows_of(figure(paper, found, [run, made("inv_entropy/table8", "iris", "Entropy", 0, [0.9, 0.9])]))
+    assert {row["panel"] for row in rows} == {"iris: loss", "iris: accuracy"}
+    assert {row["column"] for row in rows} == {"training", "validation", "test"}
+    assert {row["value"] for row in rows} == {0.5, 0.6}  # FedAvg's alone
+
+
+def test_bars_of_a_metric():
+    paper = PAPERS["fedentopt"]
+    found = next(found for found in paper.figures if found.id == "fig5")
+    runs = [made("fedentopt/fig5", "cifar10-c2", "FedAvg", seed, [0.4 + seed / 10] * 500) for seed in range(2)]
+    [row] = rows_of(figure(paper, found, runs))
+    assert (row["panel"], row["column"], row["low"], row["high"]) == ("cifar10-c2", "FedAvg", 0.4, 0.5)
+    assert row["value"] == pytest.approx(0.45)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from entrofed.papers.claims import judge_claims
 from entrofed.papers.page import write_page
 from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.results import SERIES, Result
-from entrofed.papers.tables import find
+from entrofed.papers.tables import find, papers
 from entrofed.papers.verdict import verdicts
-from entrofed.papers.words import family_words, sentences
+from entrofed.papers.words import claim_cells, family_words, sentences
 
 IRIS = "inv_entropy/table8"
 ROUNDS = {"heart": 20, "iris": 10, "pumpkin": 10, "seeds": 8, "heart-unique": 20}
@@ -82,20 +83,21 @@ def test_a_family_says_what_it_holds():
 
 def test_claims_are_judged():
     values = {**VALUES, "FedOpt": (0.70, 0.71, 0.74)}
-    found = {claim.claim.over: claim for claim in Pool(IRIS, runs_of(values, CELLS)).claims()}
+    found = {claim.claim.over: claim for claim in judge_claims(IRIS, runs_of(values, CELLS))}
     first = found["FedAvg",]
     assert first.verdict == "holds"
     assert first.reported["FedAvg"] == pytest.approx((6.67 + 0.40 + 2.39) / 3, abs=0.01)
     assert [row.against for row in first.controls] == ["Uniform", "Entropy-permuted"]
     assert found["FedOpt", "FedProx"].verdict == "undecided"  # better than one, open against the other
-    assert Pool(IRIS, runs_of({"FedAvg": (0.8,)})).claims() == []
+    alone = judge_claims(IRIS, runs_of({"FedAvg": (0.8,)}))
+    assert [(claim.verdict, claim.rounds, claim.rows) for claim in alone] == [("undecided", (), ())] * 2
 
 
 def test_claims_that_do_not_hold():
     worse = {"FedAvg": (0.90, 0.91, 0.92), "Entropy": (0.80, 0.82, 0.81)}
-    assert Pool(IRIS, runs_of(worse, CELLS)).claims()[0].verdict == "does not hold"
+    assert judge_claims(IRIS, runs_of(worse, CELLS))[0].verdict == "does not hold"
     same = {"FedAvg": (0.900, 0.902, 0.904), "Entropy": (0.901, 0.901, 0.905)}
-    [found, other] = Pool(IRIS, runs_of(same, CELLS)).claims()
+    [found, other] = judge_claims(IRIS, runs_of(same, CELLS))
     assert shown(found.rows[0]) == "open"
     assert found.rows[0].high < found.reported["FedAvg"]
     assert found.verdict == "does not hold"  # no gain is shown, and one as large as the paper's is excluded
@@ -157,12 +159,13 @@ def test_the_page_tells_who_took_part(tmp_path):
                 "cohort_entropy": [1.5] * 10,
                 "cohort": [[0, 1]] * 5 + [[1, 2]] * 5,
                 "weights": [[0.5, 0.5]] * 5 + [[0.9, 0.1]] * 5,
+                "alignment_cosine": [None, 0.5] * 5,
             },
         )
         for run in runs_of({"FedAvg": (0.8, 0.8), "Entropy": (0.9, 0.91)})
     ]
     page, *_ = write_page(runs, tmp_path / "results.md")
-    assert "| Entropy | 3 | 1.500 | 1.400 | 0.0 |" in page.read_text()
+    assert "| Entropy | 3 | 1.500 | 1.400 | 0.0 | 0.500 |" in page.read_text()
 
 
 def test_cut_runs_are_marked(tmp_path):
@@ -176,3 +179,74 @@ def test_cut_runs_are_marked(tmp_path):
     assert "1 unsettled" in text
     assert "| **undecided** | not run to the end: FedAvg |" in text
     assert "nothing is shown; its runs, or those of all others, are missing or had not settled" in text
+
+
+def test_where_less_is_better():
+    """FedEP-authors needs two rounds fewer than FedAvg, in every cell and with every seed but one."""
+
+    def curve(best: int) -> list[float]:
+        return [0.5] * (best - 1) + [0.9] * (11 - best)
+
+    runs = [
+        Result("fedep/table2", cell, label, seed, "1", "", {name: curve(best + (seed == 2)) for name in SERIES})
+        for cell in ("mnist-dir1", "mnist-dir0.1")
+        for label, best in (("FedAvg", 5), ("FedEP-authors", 3), ("SCAFFOLD", 3), ("FedProx", 6))
+        for seed in range(3)
+    ]
+    found = [claim for claim in judge_claims("fedep/table2", runs) if claim.claim.metric == "convergence"]
+    assert [claim.column for claim in found] == ["FedEP-authors"]
+    [avg, scaffold, prox] = found[0].rows
+    assert (avg.difference, scaffold.difference, prox.difference) == (2, 0, 3)
+    assert (avg.wins, avg.losses) == (6, 0)
+    assert found[0].verdict == "undecided"  # SCAFFOLD is as fast
+    assert claim_cells(found[0], find("fedep/table2")[1])[2].startswith("convergence, rounds, less; FedAvg +2.0")
+
+
+def test_gains_of_a_table_of_gains_are_over_the_other_table():
+    def runs(table: str, value: float) -> list[Result]:
+        series = {name: [value] * 500 for name in SERIES}
+        return [Result(table, "cifar10-c2", "FedRS", seed, "1", "", series) for seed in range(3)]
+
+    both = runs("fedentopt/table1", 0.4) + runs("fedentopt/table2", 0.5)
+    found = {claim.column: claim for claim in judge_claims("fedentopt/table2", both)}
+    [row] = found["FedRS"].rows
+    assert row.difference == pytest.approx(10)
+    assert row.against == "without it"
+    assert found["FedRS"].reported == {"without it": 0.18}
+    assert found["SCAFFOLD"].rows == ()
+    assert Pool("fedentopt/table2", both).gains() == [row]
+    alone = {claim.column: claim for claim in judge_claims("fedentopt/table2", both[3:])}
+    assert (alone["FedRS"].verdict, alone["FedRS"].missing) == ("undecided", ("without it",))
+
+
+def test_every_claim_of_every_paper_has_a_line(tmp_path):
+    page, *_ = write_page(runs_of(VALUES, CELLS), tmp_path / "results.md")
+    text = page.read_text()
+    for paper in papers().values():
+        for table in paper.tables.values():
+            for claim in table.claims:
+                assert f"| {claim.says} | **" in text
+    assert "| **undecided** | not run |" in text
+
+
+def test_the_entropy_of_cohorts_as_a_metric():
+    series = {name: [0.5] * 2 for name in SERIES}
+    run = Result("fedentopt/fig1", "cifar10-c2", "Random", 0, "1", "", series, course={"cohort_entropy": [1.0, 2.0]})
+    assert run.value("cohort_entropy_mean") == 1.5
+    assert replace(run, course={}).value("cohort_entropy_mean") is None
+
+
+def test_a_claim_rests_on_its_own_cells_and_columns():
+    """What was run in another cell, or without controls, does not stand in for it."""
+
+    def runs(table: str, cell: str, columns: tuple[str, ...], rounds: int) -> list[Result]:
+        series = {name: [0.5] * rounds for name in SERIES}
+        return [Result(table, cell, column, 42, "1", "", series) for column in columns]
+
+    replay = runs("fedklentropy/table2", "mnist", ("FedKLEntropy", "MOON", "FedAsl", "Uniform"), 50)
+    for claim in judge_claims("fedklentropy/table2", replay):
+        assert claim.claim.cells == ("mnist-seeded",)
+        assert (claim.rows, claim.controls, claim.rounds) == ((), (), ())
+    selections = runs("infodiv/table1", "cifar10", ("MiniMaxSim", "Full", "Random"), 100)
+    for claim in judge_claims("infodiv/table1", selections):
+        assert claim.controls == ()

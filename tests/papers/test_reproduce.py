@@ -54,6 +54,8 @@ def test_rounds_that_were_not_evaluated_are_kept_too(tmp_path):
         "bytes_up": [1, 2, 3, 4, 5],
         "bytes_down": [5] * 5,
         "cohort_entropy": [1.0, None, 2.0, 2.0, 2.0],
+        "alignment_error": [None, 0.25, None, 0.5, None],
+        "alignment_cosine": [None, 1.0, None, -0.5, None],
         "cohort": [[0, 1], [], [2], [3], [4]],
         "weights": [[0.5, 0.5], [], [1.0], [1.0], [1.0]],
         "confusion": [None, None, None, None, [3, 1, 0, 4]],

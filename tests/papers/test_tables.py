@@ -10,7 +10,7 @@ from entrofed.data.catalog import CATALOG
 from entrofed.data.replay import replayed_cohorts
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
-from entrofed.papers.reported import METRICS, SPREADS, UNITS, Cell, Column, Table
+from entrofed.papers.reported import METRICS, SPREADS, UNITS, WITHOUT, Cell, Column, Table
 from entrofed.papers.results import COURSE, SERIES
 from entrofed.papers.tables import find, papers
 
@@ -23,11 +23,11 @@ by_table = pytest.mark.parametrize("path", TABLES)
 
 def test_all_tables_are_there():
     assert set(TABLES) == {
-        *(f"fedentopt/{name}" for name in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4")),
-        *("fedep/table2", "fedep/table3", "fedklentropy/table2", "fedklentropy/table3"),
+        *(f"fedentopt/{name}" for name in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5")),
+        *("fedep/table2", "fedep/table3", "fedklentropy/table2", "fedklentropy/table3", "fedklentropy/alignment"),
         *("infodiv/table1", "infodiv/table2", "inv_entropy/table8"),
     }
-    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 1, 24, 20, 13, 9, 2, 2, 9, 4, 5]
+    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 1, 24, 20, 6, 15, 9, 2, 2, 1, 9, 4, 5]
     assert all(paper.title and paper.authors for paper in PAPERS.values())
 
 
@@ -107,7 +107,8 @@ def test_claims_are_about_what_is_there(path):
     for claim in table.claims:
         assert claim.says
         assert claim.column in table.columns
-        assert set(claim.over) <= set(table.columns)
+        assert set(claim.over) <= ({WITHOUT} if table.gain_over else set(table.columns))
+        assert claim.metric in (None, *table.metrics)
         assert not {*claim.over} & {claim.column, *table.own}
         assert claim.cells
         assert set(claim.cells) <= set(table.cells)
@@ -115,16 +116,26 @@ def test_claims_are_about_what_is_there(path):
 
 def test_figures_are_of_cells_that_are_there():
     figures = [(paper, figure) for paper in PAPERS.values() for figure in paper.figures]
-    assert len(figures) == 13
+    assert [f"{paper.name}/{figure.id}" for paper, figure in figures] == [
+        *(f"fedentopt/fig{i}" for i in (1, 2, 3, 4, 5, 6)),
+        *("fedep/fig1", "fedep/fig2"),
+        *(f"fedklentropy/{name}" for name in ("fig1", "fig2", "fig3", "fig4", "alignment")),
+        *("infodiv/fig1a", "infodiv/fig1b", "inv_entropy/fig5", "inv_entropy/fig6"),
+    ]
     for paper, figure in figures:
-        table = paper.tables[figure.table]
         assert figure.caption
+        if figure.deal is not None:
+            assert not figure.table
+            continue
+        table = paper.tables[figure.table]
         assert {cell for panel in figure.panels.values() for cell in panel} <= set(table.cells)
         assert set(figure.columns) <= set(table.runs)
         for panel in figure.panels.values():
             assert len(panel) == (len(figure.at) or 1)
-        for series in figure.series:
-            assert series in (table.metrics if figure.at else (*SERIES, *COURSE))
+        assert bool(figure.series) != bool(figure.together)
+        assert len(figure.columns) == 1 or not figure.together
+        for series in (*figure.series, *(series for lines in figure.together.values() for series in lines)):
+            assert series in (table.metrics if figure.at else (*SERIES, *COURSE, *table.metrics))
 
 
 def test_readings_stand_in_for_a_column():

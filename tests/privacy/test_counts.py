@@ -11,6 +11,7 @@ from entrofed.core.types import ClientTable
 from entrofed.errors import CheckpointError, ConfigError, DataError
 from entrofed.experiment.build import prepare, release_once
 from entrofed.experiment.config import parse
+from entrofed.experiment.manifest import write_listed
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.privacy.counts import checked_counts, release
@@ -113,6 +114,9 @@ def test_a_release_is_kept_and_never_drawn_again(tmp_path):
     third = release_once(setup, folder)
     assert not np.array_equal(first.counts, third.counts)
     (tmp_path / "released.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged or edited"):
+        release_once(setup, folder)
+    write_listed(tmp_path / "released.json", "{")
     with pytest.raises(CheckpointError, match="spends the budget again"):
         release_once(setup, folder)
 

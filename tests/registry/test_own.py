@@ -372,7 +372,7 @@ class Told:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"when": "sometimes"}, "its when is 'sometimes'; one of once, before_round, with_update is expected"),
+        ({"when": "sometimes"}, "its when is 'sometimes'; one of once, before_round, with_update, at_end is expected"),
         ({"reveals": ""}, "its reveals is ''; what it reveals, in words, is expected"),
         ({"name": None}, "its name is None; text is expected"),
         ({"problem": None}, "lacks a method problem"),

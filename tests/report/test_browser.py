@@ -65,11 +65,11 @@ def colour(page: Any, selector: str) -> str:
 
 def test_every_chart_is_drawn_with_data(page: Any, report: str) -> None:
     page.goto(report)
-    assert page.locator(".picture").count() == 19
+    assert page.locator(".picture").count() == 20
     page.evaluate(DRAW_ALL)
     page.wait_for_function(ALL_DRAWN)
     assert min(page.evaluate(MARKS)) > 0
-    assert page.locator(".chart svg, .chart canvas").count() == 19
+    assert page.locator(".chart svg, .chart canvas").count() == 20
 
 
 def test_charts_below_the_fold_wait(page: Any, report: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from entrofed.errors import CheckpointError, ConfigError
+from entrofed.experiment.manifest import write_listed
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.summary import summarize
 from entrofed.report import live, write_report
@@ -278,7 +279,7 @@ def test_what_left_the_clients_of_older_runs_is_not_known(make: Make) -> None:
     for content in (None, "[]", '{"reveals": 3}', "not JSON"):
         (folder.path / "method.json").unlink(missing_ok=True)
         if content is not None:
-            (folder.path / "method.json").write_text(content)
+            write_listed(folder.path / "method.json", content)
         table = reveals(read_groups([folder])).blocks[1]
         assert isinstance(table, Grid)
         assert table.rows == [["old", *["not recorded: made before version 0.2"] * 2, "no noise"]]

@@ -10,7 +10,7 @@ from entrofed.core.params import Layout
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.servers.average import Average
 from entrofed.servers.dynamic import Dynamic

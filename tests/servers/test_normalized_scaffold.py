@@ -12,7 +12,8 @@ from entrofed.core.params import Layout
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, Update
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection, parse
+from entrofed.experiment.config import parse
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.scripted import Scripted
 from entrofed.servers.average import Average, average

@@ -74,6 +74,14 @@ def test_a_trimmed_mean_by_hand() -> None:
     assert following(TrimmedMean(share=0.19), column) == pytest.approx([(285 - 81) / 8])
 
 
+def test_a_trimmed_mean_of_few_leaves_out_the_extremes() -> None:
+    """Of fewer than ten, nobody was left out: one adversary of nine took the model."""
+    assert following(TrimmedMean(), [[0.0], [3.0], [1e30]]).tolist() == [3]
+    assert following(TrimmedMean(), [*[[1.0]] * 8, [-1e30]]).tolist() == [1]
+    assert following(TrimmedMean(), [[1.0], [3.0]]).tolist() == [2]
+    assert following(TrimmedMean(share=0.0), [[0.0], [3.0], [9.0]]).tolist() == [4]
+
+
 def test_a_share_that_is_a_whole_number_of_clients() -> None:
     """0.29 times 100 is 28.999999999999996."""
     column = np.r_[np.zeros(71), np.ones(29)][:, None]

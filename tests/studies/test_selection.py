@@ -9,13 +9,16 @@ import pytest
 from entrofed.charts.studies import selection_chart
 from entrofed.cli.main import main
 from entrofed.cli.tables.studies import selection_study_tables
+from entrofed.core.types import LABEL_COUNTS
 from entrofed.data.count_table import CountTable
-from entrofed.registry import build
-from entrofed.studies.selection import play, study, study_counts
+from entrofed.registry import build, known
+from entrofed.studies.selection import choices, play, study, study_counts
 
 
-def test_numbers_of_the_specification():
+def test_numbers_of_the_specification(monkeypatch):
     """Mean cohort entropy in bits over partitions of CIFAR-10's counts, K = 100, M = 10; the spread is between them."""
+    shown = [choice for choice in choices((), (0.5,)) if choice[0] != "maxent"]  # which takes its time
+    monkeypatch.setattr("entrofed.studies.selection.choices", lambda buffers, epsilons: shown)
     rows = study(clients=100, cohort=10, rounds=60, seeds=5, buffers=(), epsilons=(0.5,))
     found = {(row["partition"], row["selector"]): row for row in rows}
     for partition, selector, expected, spread in (
@@ -51,6 +54,8 @@ def test_own_counts():
     assert [row["selector"] for row in rows] == [
         "random",
         "KL",
+        "Fed-CBS",
+        "maxent",
         "FedEntOpt",
         "FedEntOpt, buffer 25%",
         "FedEntOpt, epsilon 1",
@@ -58,7 +63,7 @@ def test_own_counts():
     assert all((row["partition"], row["partitions"]) == ("mine.csv", 2) for row in rows)
     assert 2 <= rows[0]["distinct"] <= 3
     noised = CountTable.of(table.counts * 0.3)
-    assert len(study_counts(noised, "mine.csv", **options)) == 4
+    assert len(study_counts(noised, "mine.csv", **options)) == 6
 
 
 def test_own_counts_on_the_command_line(tmp_path, capsys):
@@ -76,11 +81,18 @@ def test_own_counts_on_the_command_line(tmp_path, capsys):
 
 def test_table_and_picture():
     rows = study(clients=30, cohort=5, rounds=3, seeds=2, buffers=(0.2,), epsilons=(1.0,))
-    assert [table.row_count for table in selection_study_tables(rows)] == [5, 5]
+    assert [table.row_count for table in selection_study_tables(rows)] == [7, 7]
     spec = selection_chart(rows, 10).to_dict()
     assert len(spec["spec"]["layer"]) == 4
     (values,) = (data for data in spec["datasets"].values()) if "datasets" in spec else ([*spec["data"]["values"]],)
-    assert len(values) == 10
+    assert len(values) == 14
+
+
+def test_all_selectors_by_counts_are_there():
+    by_counts = {
+        name for name in known("selector") if LABEL_COUNTS in {fact.name for fact in build("selector", name).facts}
+    }
+    assert by_counts <= {spec["name"] for _, spec, _ in choices((), ())}
 
 
 def test_on_the_command_line(tmp_path, capsys):

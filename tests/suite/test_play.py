@@ -1,5 +1,6 @@
 """Many runs played: on which workers, what the observer is told, what goes wrong."""
 
+import multiprocessing
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ class Told(PlayObserver):
     def run_started(self, experiment: Experiment, folder: RunFolder) -> None:
         self.words.append(f"{experiment.name} started in {folder.label}")
 
-    def round_finished(self, experiment: Experiment, record: RoundRecord) -> None:
+    def round_finished(self, experiment: Experiment, folder: RunFolder, record: RoundRecord) -> None:
         self.words.append(f"{experiment.name} round {record.round}")
 
     def run_finished(self, folder: RunFolder, summary: dict[str, Any]) -> None:
@@ -143,3 +144,75 @@ def test_an_engine_with_workers_of_its_own(tmp_path: Path, opened: list[str]) ->
 def test_without_it_the_engine_is_not_known(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Flower brings its own grid"):
         play([planned(tmp_path, "f", engine={"backend": "flower"})])
+
+
+def test_side_by_side_gives_the_same_runs(tmp_path: Path) -> None:
+    names, told = ("a", "b", "c"), Told()
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    play([planned(alone, name, seed=seed) for seed, name in enumerate(names)])
+    runs = [planned(together, name, seed=seed) for seed, name in enumerate(names)]
+    assert play(runs, jobs=2, observer=told) == {}
+    for name in names:
+        files = [root / name / "seed-0" / "model.safetensors" for root in (alone, together)]
+        assert files[0].read_bytes() == files[1].read_bytes()
+        assert [line for line in told.words if line.startswith(f"{name} round")] == [
+            f"{name} round 0",
+            f"{name} round 1",
+        ]
+        assert f"{name}/seed-0 finished after 2" in told.words
+
+
+def test_side_by_side_what_fails_keeps_the_others_going_if_asked(tmp_path: Path) -> None:
+    lost, told = planned(tmp_path, "lost", data={"name": "mnist", "clients": 3}, model="mlp"), Told()
+    runs = [lost, planned(tmp_path, "a"), planned(tmp_path, "b")]
+    failed = play(runs, data_directory=tmp_path / "no-data", keep_going=True, observer=told, jobs=2)
+    assert list(failed) == [str(lost[1].path)]
+    assert "lost/seed-0 failed: DataError" in told.words
+    assert "b/seed-0 finished after 2" in told.words
+    with pytest.raises(EntrofedError, match="mnist is not in"):
+        play([lost], data_directory=tmp_path / "no-data", resume=True, jobs=2)
+
+
+class Interrupts(Told):
+    def round_finished(self, experiment: Experiment, folder: RunFolder, record: RoundRecord) -> None:
+        raise KeyboardInterrupt
+
+
+def test_side_by_side_an_interrupt_saves_and_resuming_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+    long = {"rounds": 400}
+    runs = [planned(tmp_path, name, seed=seed, **long) for seed, name in enumerate("ab")]
+    with pytest.raises(KeyboardInterrupt):
+        play(runs, observer=Interrupts(), jobs=2)
+    rounds = [len(folder.records()) for _, folder in runs]
+    assert all(0 < done < 400 for done in rounds)
+    play(runs, resume=True, jobs=2)
+    play([planned(tmp_path / "whole", name, seed=seed, **long) for seed, name in enumerate("ab")])
+    for name in "ab":
+        files = [root / name / "seed-0" / "model.safetensors" for root in (tmp_path, tmp_path / "whole")]
+        assert files[0].read_bytes() == files[1].read_bytes()
+
+
+class Kills(Told):
+    def __init__(self) -> None:
+        super().__init__()
+        self.killed, self.others = False, multiprocessing.active_children()
+
+    def round_finished(self, experiment: Experiment, folder: RunFolder, record: RoundRecord) -> None:
+        if experiment.name == "a" and not self.killed:
+            self.killed = True
+            players = [child for child in multiprocessing.active_children() if child not in self.others]
+            min(players, key=lambda child: child.pid or 0).kill()  # the first plays the first
+
+
+def test_side_by_side_a_process_that_dies_takes_one_run_along(tmp_path: Path) -> None:
+    runs = [planned(tmp_path, name, rounds=400 if name == "a" else 2) for name in "abc"]
+    failed = play(runs, keep_going=True, observer=Kills(), jobs=2)
+    assert [str(error) for error in failed.values()] == [
+        "the process that played it died; resume it, with fewer jobs if memory ran out"
+    ]
+    assert all(RunFolder(tmp_path / name / "seed-0").summary() for name in "bc")
+
+
+def test_side_by_side_is_for_this_machine(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"engine.backend = 'ray' has workers of its own"):
+        play([planned(tmp_path, "f", engine={"backend": "ray"})], jobs=2)

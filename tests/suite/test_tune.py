@@ -63,3 +63,21 @@ def test_the_test_set_is_not_peeked_at(file, tmp_path):  # noqa: F811
     assert len(tried(file, tmp_path, 1, metric="accuracy_last_10")) == 1
     with pytest.raises(ConfigError, match="unknown --metric"):
         tried(file, tmp_path, 1, metric="accuraccy")
+
+
+def test_judged_by_the_same_data_in_every_round(file, tmp_path):  # noqa: F811
+    """Only where a run is judged, and never by the test set."""
+    with pytest.raises(ConfigError, match=r"set stop\.patience"):
+        tried(file, tmp_path / "out", 1, metric="accuracy_judged_last_10")
+    options = ["stop.patience=99", "stop.on='test'"]
+    with pytest.raises(ConfigError, match="no test data"):
+        search(
+            file,
+            options,
+            ["method.lr=0.1..1"],
+            trials=1,
+            seeds=1,
+            metric="accuracy_judged_last_10",
+            out=tmp_path / "out",
+            play=play,
+        )

@@ -8,7 +8,7 @@ import pytest
 
 from entrofed.core.types import ClientTable
 from entrofed.errors import ConfigError, DataError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.registry import build, describe

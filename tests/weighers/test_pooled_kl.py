@@ -11,7 +11,7 @@ from entrofed.core.params import Layout, Params
 from entrofed.core.round import pool
 from entrofed.core.types import ClientTable, State, Update
 from entrofed.errors import ConfigError, DataError
-from entrofed.experiment.config import MethodSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.facts.label_mixture import LabelMixture
 from entrofed.info.mixture import fit

@@ -58,3 +58,11 @@ def test_equals_the_plain_search(n, seed):
     rng = np.random.default_rng(seed)
     updates = [update(int(c), rng.dirichlet(np.full(4, 0.3)), int(rng.integers(1, 50))) for c in rng.permutation(9)[:n]]
     assert SoftLabelReselection().weigh(updates, CONTEXT).weights.tolist() == pytest.approx(plain(updates))
+
+
+@pytest.mark.parametrize("sizes", [[716461, 9], [9, 716461], [1, 10**7, 3]])
+def test_clients_that_say_the_same_stay_however_unequal_their_sizes(sizes):
+    said = [0.0001462343040518133, 0.5284564232726938, 0.1878321811609638, 0.21284576263274746, 0.07071939862954328]
+    updates = [update(client, said, size) for client, size in enumerate(sizes)]
+    weights = SoftLabelReselection().weigh(updates, CONTEXT).weights
+    np.testing.assert_allclose(weights, np.array(sizes) / sum(sizes), rtol=1e-12)

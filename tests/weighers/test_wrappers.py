@@ -8,7 +8,8 @@ import pytest
 from entrofed.core.parts import VALIDATION
 from entrofed.core.types import ClientTable
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection, parse
+from entrofed.experiment.config import parse
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.facts.label_mixture import LabelMixture
 from entrofed.facts.mean_prediction import MeanPrediction

@@ -1,6 +1,5 @@
 """One call that runs a method on a federation, once per seed."""
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,11 @@ from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.build import Setup, prepare
 from entrofed.experiment.chosen import named
-from entrofed.experiment.config import EngineSection, Experiment, MethodSection, parse, read
+from entrofed.experiment.config import Experiment, parse, read
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run as play_rounds
+from entrofed.experiment.sections.engine import EngineSection
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.toml import dumps, flat
 from entrofed.methods import METHODS
 from entrofed.registry import PART_KINDS, completed, describe
@@ -73,7 +74,7 @@ def run(
         on_round: Is called with the record of each round.
         trackers: Objects that follow the run, beside those that ``track`` names (``track=["tensorboard"]``).
         resume: Go on with what was begun in ``folder``.
-        overwrite: Delete what is there.
+        overwrite: Replace what is there, once the new run has come to its first checkpoint.
         progress: Show how it gets on: bars on a terminal, lines elsewhere.
         data_dir: Where the datasets of an experiment file lie.
         settings: Whatever else an experiment file can say: keys of ``[method]`` (``cohort``, ``lr``, ``epochs``, ...),
@@ -111,9 +112,7 @@ def run(
             for experiment, setup_of in plans:
                 root = kept.path / experiment.name if kept is not None else Path(folder or "")
                 folders.append(RunFolder(root / f"seed-{experiment.seed}"))
-                if overwrite and folders[-1].exists():
-                    shutil.rmtree(folders[-1].path)
-                folders[-1].check(experiment, resume=resume)
+                folders[-1].check(experiment, resume=resume, overwrite=overwrite)
                 watch.run_started(experiment, folders[-1])
                 setup = setup_of()
                 summary = play_rounds(
@@ -121,7 +120,8 @@ def run(
                     folders[-1],
                     backend=workers.of(experiment.engine),
                     resume=resume,
-                    observer=partial(_tell, watch, on_round, experiment),
+                    overwrite=overwrite,
+                    observer=partial(_tell, watch, on_round, experiment, folders[-1]),
                     setup=setup,
                     trackers=trackers,
                 )
@@ -132,8 +132,10 @@ def run(
     return Result(tuple(folders), tuple(builds), kept)
 
 
-def _tell(watch: RunProgress, on_round: OnRound | None, experiment: Experiment, record: RoundRecord) -> None:
-    watch.round_finished(experiment, record)
+def _tell(
+    watch: RunProgress, on_round: OnRound | None, experiment: Experiment, folder: RunFolder, record: RoundRecord
+) -> None:
+    watch.round_finished(experiment, folder, record)
     if on_round is not None:
         on_round(record)
 

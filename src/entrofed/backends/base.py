@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.client.device import Precision, place
+from entrofed.client.device import Compile, Precision, place
 from entrofed.client.evaluate import ConfusionSums
 from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Layout, Params
@@ -30,7 +30,7 @@ class Workload:
     federation: Federation
     build: Callable[[], torch.nn.Module]
     layout: Layout
-    compiled: bool = False
+    compiled: Compile = False
     device: str = "cpu"
     """As ``engine.device`` names it; each worker finds its own."""
     precision: Precision = "float32"

@@ -4,9 +4,11 @@ The dataset lies once in shared memory. A worker has a block of shared memory fo
 out: every array of a task and of what comes of it is copied there, and nothing but small records goes through the pipe.
 A user's own objects are sent once (:mod:`entrofed.backends.sending`), and the user's script is not run again.
 Blocks grow as needed. The longest tasks go first, and a worker takes the next as soon as it is free. A worker that dies
-is replaced and its task tried once more, then given up.
+is replaced and its task tried again: what the machine does to workers changes no result. A task over which workers die
+again and again ends the run, which can be resumed. A worker that does not take in what it is sent is given up, too.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -14,11 +16,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from multiprocessing import get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
 from typing import Any
 
@@ -27,19 +30,24 @@ import numpy as np
 from entrofed.backends.base import Backend, Workload
 from entrofed.backends.parcels import Packer, Parcel, unpack
 from entrofed.backends.sending import Outbox, packed
-from entrofed.backends.shared import SharedArrays, SharedBlock
+from entrofed.backends.shared import SharedArrays, SharedBlock, sweep_blocks
 from entrofed.backends.worker import Setting, work
 from entrofed.client.work import attempt
 from entrofed.core.tasks import Task
 from entrofed.core.types import Failure
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
-from entrofed.errors import ConfigError
+from entrofed.errors import EntrofedError
+
+log = logging.getLogger("entrofed")
 
 TUNABLES = "GLIBC_TUNABLES"
 SHORT, TOGETHER, TURNS = 64, 16, 4
 """Samples up to which a task is short, how many of these go together at most, and how often each worker gets some."""
-TRIES = 2
+TRIES = 5
+"""How often workers may die over one task."""
+LONG = 1 << 14
+"""Bytes on their way to a worker from which on it may not be able to take them in, and somebody watches the clock."""
 GRACE = 5.0
 """Seconds a worker is given to end by itself."""
 SPARE = 1 << 16
@@ -53,7 +61,8 @@ class ProcessBackend(Backend):
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
         self._timeout = timeout
-        self._workers = [_Worker(number) for number in range(workers)]
+        sweep_blocks()
+        self._workers = [_Worker(number, timeout) for number in range(workers)]
         self._data: SharedArrays | None = None
         self._outbox = Outbox()
 
@@ -94,16 +103,22 @@ class ProcessBackend(Backend):
             worker.give(tuple([tasks[index] for index in bundle]))
             busy[worker.connection] = (worker, bundle, time.monotonic() + self._timeout)
 
-        def failed(bundle: list[int], why: str | Failure, most: int) -> None:
+        def failed(bundle: list[int], why: str | Failure) -> None:
             """Of several tasks nobody knows which it was: each is tried again by itself."""
             if len(bundle) > 1:
                 waiting.extendleft([index] for index in reversed(bundle))
                 return
             (index,) = bundle
             tries[index] += 1
-            outcomes[index] = why if isinstance(why, Failure) else Failure(why.format(times=tries[index]))
-            if tries[index] < most:
+            if isinstance(why, Failure):
+                outcomes[index] = why
+            elif tries[index] < TRIES:
+                log.warning("%s; its task is done again", why)
                 waiting.appendleft(bundle)
+            else:
+                raise EntrofedError(
+                    f"{why}, {TRIES} times over the same task; look for memory that runs out, then resume the run"
+                )
 
         try:
             while waiting or busy:
@@ -118,22 +133,22 @@ class ProcessBackend(Backend):
                     parcel = None
                     if key in late:
                         worker.replace()
-                        failed(bundle, f"no answer within {self._timeout:g} s", 1)
+                        failed(bundle, Failure(f"no answer within {self._timeout:g} s"))
                     else:
                         try:
                             parcel = worker.take()
                         except EOFError:
-                            failed(bundle, f"its worker died (exit code {worker.replace()}), {{times}} times", TRIES)
+                            failed(bundle, f"a worker died (exit code {worker.replace()})")
                     if waiting:
                         give(worker)  # before what it has made is looked at, so that it does not wait
                     else:
                         idle.append(worker)
                     if isinstance(parcel, Failure):
-                        failed(bundle, parcel, 1)
+                        failed(bundle, parcel)
                     elif parcel is not None:
                         for index, outcome in zip(bundle, worker.unpack(parcel), strict=True):
                             outcomes[index] = outcome
-        except ConfigError:  # a task that cannot be sent: nobody waits for the others
+        except EntrofedError:  # a task that cannot be sent or done: nobody waits for the others
             for worker, _, _ in busy.values():
                 worker.replace()
             raise
@@ -166,8 +181,8 @@ class _Worker:
     for what goes out by turns, so that one can be read while the worker goes on.
     """
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, number: int, timeout: float) -> None:
+        self._number, self._timeout, self._unread = number, timeout, 0
         self._setting: Setting | None = None
         self._inbox, self._packer = SharedBlock(size=SPARE), Packer()
         self._outboxes, self._turn = [SharedBlock(size=SPARE), SharedBlock(size=SPARE)], 0
@@ -177,22 +192,34 @@ class _Worker:
         START.set_forkserver_preload([__name__])
         self.connection, theirs = START.Pipe()
         self._process: BaseProcess = START.Process(target=work, args=(theirs,), daemon=True)
-        with _as_a_worker_wants_it():
+        with as_a_worker_wants_it():
             self._process.start()
         theirs.close()
+        self._unread = 0
         self._packer.forget()
         if self._setting is not None:
             self.open(self._setting, self._outbox)
 
-    def _send(self, message: Any) -> None:
-        with suppress(OSError):  # if it is dead, the next read says so
-            self.connection.send(message)
+    def _send(self, raw: bytes | memoryview) -> None:
+        """Send a message; a worker that does not take it in is killed, and the next read says so."""
+        self._unread += len(raw)
+        watch = threading.Timer(self._timeout, self._process.kill) if self._unread > LONG else None
+        if watch is not None:
+            watch.daemon = True
+            watch.start()
+        try:
+            self.connection.send_bytes(raw)
+        except OSError:
+            pass  # it is dead, and the next read says so
+        finally:
+            if watch is not None:
+                watch.cancel()
 
     def open(self, setting: Setting, outbox: Outbox) -> None:
         """Set up an experiment; the own objects of its tasks go to the ``outbox``."""
         self._setting, self._outbox, self._has = replace(setting, worker=self._number), outbox, 0
         self._packer.forget()
-        self._send(self._setting)
+        self._send(ForkingPickler.dumps(self._setting))
 
     def give(self, tasks: tuple[Task, ...]) -> None:
         """Start on tasks."""
@@ -206,10 +233,9 @@ class _Worker:
         self._turn = 1 - self._turn
         message = self._outbox.dumps((self._packer.write(self._inbox), self._outboxes[self._turn].name))
         if self._has < len(self._outbox.contents):
-            self._send(self._outbox.contents[self._has :])
+            self._send(ForkingPickler.dumps(self._outbox.contents[self._has :]))
             self._has = len(self._outbox.contents)
-        with suppress(OSError):
-            self.connection.send_bytes(message)
+        self._send(message)
 
     def take(self) -> Parcel | Failure:
         """What came of the tasks, still packed, or why nothing did; EOFError if the worker died over them."""
@@ -222,6 +248,7 @@ class _Worker:
                 found = self.connection.recv()
         except OSError as error:
             raise EOFError from error
+        self._unread = 0
         parcel: Parcel | Failure = found
         return parcel
 
@@ -251,7 +278,20 @@ class _Worker:
 
 
 @contextmanager
-def _as_a_worker_wants_it() -> Iterator[None]:
+def _later(number: signal.Signals) -> Iterator[None]:
+    """Hold a signal back, for us and for what is started meanwhile; it comes when we go on, and is never lost."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def as_a_worker_wants_it() -> Iterator[None]:
     """What a process started here inherits: Ctrl-C is for the parent alone, and memory comes in huge pages.
 
     With them, training spends up to 15 % less time on page faults. A user's own ``GLIBC_TUNABLES`` are left alone;
@@ -259,16 +299,13 @@ def _as_a_worker_wants_it() -> Iterator[None]:
     without ``if __name__ == "__main__"`` it would start workers of its own, and these again.
     """
     script = sys.modules["__main__"]
-    in_main_thread = threading.current_thread() is threading.main_thread()  # elsewhere signals cannot be set
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if in_main_thread else None
     ours = TUNABLES not in os.environ
     os.environ.setdefault(TUNABLES, "glibc.malloc.hugetlb=1")
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        yield
+        with _later(signal.SIGINT):
+            yield
     finally:
         sys.modules["__main__"] = script
         if ours:
             del os.environ[TUNABLES]
-        if in_main_thread:
-            signal.signal(signal.SIGINT, before)

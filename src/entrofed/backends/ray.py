@@ -24,8 +24,8 @@ from entrofed.backends.base import Backend, Leaf, Workload, attach, detach
 from entrofed.backends.sending import REMEDY
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.work import attempt
-from entrofed.core.params import Layout, Params
-from entrofed.core.tasks import Task
+from entrofed.core.params import Layout, Moved, Params
+from entrofed.core.tasks import Task, TrainTask
 from entrofed.core.types import Failure
 from entrofed.errors import ConfigError, LostModelsError
 from entrofed.registry.references import FILES
@@ -43,8 +43,8 @@ LOST_OBJECTS = ("ObjectLostError", "OwnerDiedError", "ObjectReconstructionFailed
 class RemoteParams(Params):
     """A model in the object store; its values are fetched when somebody looks at them."""
 
-    def __init__(self, ref: Any, problem: str | None, nonfinite: int) -> None:
-        for name, value in (("ref", ref), ("_problem", problem), ("_nonfinite", nonfinite)):
+    def __init__(self, ref: Any, problem: str | None, nonfinite: int, moved: Moved | None = None) -> None:
+        for name, value in (("ref", ref), ("_problem", problem), ("_nonfinite", nonfinite), ("_moved", moved)):
             object.__setattr__(self, name, value)
 
     def __getattribute__(self, name: str) -> Any:
@@ -62,6 +62,11 @@ class RemoteParams(Params):
         """As it was found where the model was made."""
         found: str | None = object.__getattribute__(self, "_problem")
         return found
+
+    def moved(self, start: Params, layout: Layout) -> Moved:
+        """As it was found where the model was trained."""
+        found: Moved | None = object.__getattribute__(self, "_moved")
+        return super().moved(start, layout) if found is None else found
 
 
 def _fetch(ref: Any) -> Params:
@@ -88,13 +93,17 @@ class _Actor:
 
     def run(self, content: Any, *leaves: Any) -> tuple[Any, Any]:
         """What came of a task, and apart from it the model, if there is one, with what is known of it."""
-        outcome = attempt(attach(content, [leaf[0] for leaf in leaves]), self._runtime)
+        task = attach(content, [leaf[0] for leaf in leaves])
+        outcome = attempt(task, self._runtime)
         models: list[Leaf] = []
         rest = detach(outcome, models, lambda leaf: isinstance(leaf, Params) and not models)
         if not models or not isinstance(models[0], Params):
             return (rest, None), None
         problem = models[0].problem(self._layout)
-        return (rest, (problem, 0 if problem else models[0].nonfinite)), (models[0],)
+        if problem is not None:
+            return (rest, (problem, 0)), (models[0],)
+        moved = models[0].moved(task.params, self._layout) if isinstance(task, TrainTask) else None
+        return (rest, (None, models[0].nonfinite, moved)), (models[0],)
 
 
 @dataclass
@@ -198,10 +207,10 @@ class RayBackend(Backend):
                             raise
                         self._replace(place)
                         reason = f"its actor was lost ({name}), {calls[index].tries} times"
-                        outcomes[index] = ((Failure(reason, LostModelsError(reason)), None), None)
-                        if calls[index].tries < TRIES:
-                            time.sleep(PAUSE)
-                            waiting.appendleft(index)
+                        if calls[index].tries >= TRIES:  # no client is at fault: the run goes back
+                            raise LostModelsError(reason) from None
+                        time.sleep(PAUSE)
+                        waiting.appendleft(index)
                 idle.append(place)
         return outcomes
 

@@ -1,15 +1,21 @@
 """Arrays in named blocks of shared memory, to be seen by several processes without copying."""
 
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from platform import node
+from secrets import token_hex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 ALIGN = 64
+MEMORY = Path("/dev/shm")  # noqa: S108 (where Linux shows blocks as files)
 
 Spec = tuple[tuple[int, ...], str, int]
 """Shape, type and offset of an array in its block."""
@@ -29,12 +35,46 @@ def placed(arrays: Sequence[NDArray[Any]]) -> tuple[tuple[Spec, ...], int]:
     return tuple(specs), end
 
 
+def _family() -> str:
+    """What the names of our blocks begin with, before the number of the process: those of one kernel's processes."""
+    try:
+        place = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        place = ""
+    return f"ef{sha256(f'{node()} {place}'.encode()).hexdigest()[:6]}-"
+
+
+def _new_name() -> str:
+    return f"{_family()}{os.getpid()}-{token_hex(3)}"
+
+
+def sweep_blocks() -> int:
+    """Remove the blocks of processes that are dead: who is killed cannot. Returns how many there were."""
+    removed = 0
+    for path in MEMORY.glob(f"{_family()}*-*") if MEMORY.is_dir() else ():
+        owner = path.name.removeprefix(_family()).partition("-")[0]
+        if owner.isdecimal() and not _alive(int(owner)):
+            path.unlink(missing_ok=True)
+            removed += 1
+    return removed
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 class SharedBlock:
     """A block of shared memory. The process that creates it also removes it; others attach to it by its name."""
 
     def __init__(self, *, size: int = 0, name: str | None = None) -> None:
         self._owner = name is None
-        self._block = SharedMemory(name, create=name is None, size=max(size, 1))
+        self._block = SharedMemory(name or _new_name(), create=name is None, size=max(size, 1))
         self.name, self.size = self._block.name, self._block.size
 
     def view(self, spec: Spec) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from entrofed.backends.base import Workload
 from entrofed.backends.parcels import Packer, Parcel, unpack
 from entrofed.backends.sending import forget, keep, unpacked
 from entrofed.backends.shared import Handle, SharedArrays, SharedBlock
-from entrofed.client.device import Precision
+from entrofed.client.device import Compile, Precision
 from entrofed.client.runtime import ClientRuntime
 from entrofed.client.work import attempt, failure_of
 from entrofed.core.params import Layout
@@ -37,7 +37,7 @@ class Setting:
     federation: dict[str, Any]
     build: bytes
     layout: Layout
-    compiled: bool
+    compiled: Compile
     path: tuple[str, ...]
     """Where modules are looked for."""
     device: str

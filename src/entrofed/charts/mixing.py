@@ -21,7 +21,7 @@ def mixing_chart(run: RunFolder) -> alt.Chart:
         for sender, weight in peer.mixing.items()
     ]
     scale = alt.Scale(domain=nodes)
-    size = alt.Step(max(4, min(28, 560 / len(nodes))))
+    size = len(nodes) * max(4, min(28, 560 / len(nodes)))
     title = alt.Title(
         f"Who listens to whom in {run.label}",
         subtitle=f"weights of round {last.round + 1}; each row sums to 1; white: not heard",

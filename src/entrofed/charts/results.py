@@ -41,7 +41,9 @@ def results_chart(
     return facets
 
 
-def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across: str, axis: str) -> alt.FacetChart:
+def curves_chart(
+    rows: Sequence[dict[str, Any]], columns: Sequence[str], across: str, axis: str, in_a_row: int = 3
+) -> alt.FacetChart:
     """Values of columns against something, with the span over seeds, a panel for each ``panel``.
 
     Args:
@@ -49,6 +51,7 @@ def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across:
         columns: The order of the legend.
         across: What x is.
         axis: What is drawn; empty if panels differ in it.
+        in_a_row: Panels.
     """
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
     scale = alt.Scale(domain=list(columns), range=[COLOURS[i % len(COLOURS)] for i in range(len(columns))])
@@ -61,8 +64,29 @@ def curves_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], across:
     facets: alt.FacetChart = (
         alt.layer(band, line)
         .properties(width=260, height=180)
-        .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=3, data=alt.InlineData(values=list(rows)))
+        .facet(alt.Facet("panel:N", title=None, sort=panels), columns=in_a_row, data=alt.InlineData(values=list(rows)))
         .resolve_scale(x="independent", y="independent")
+    )
+    return facets
+
+
+def bars_chart(rows: Sequence[dict[str, Any]], columns: Sequence[str], axis: str) -> alt.FacetChart:
+    """Values of columns as bars, with the span over seeds, a panel for each ``panel``.
+
+    Args:
+        rows: Tables of ``panel``, ``column``, ``value``, ``low`` and ``high``.
+        columns: The order of the bars.
+        axis: What is drawn.
+    """
+    x = alt.X("column:N", sort=list(columns), title=None)
+    bar = alt.Chart().mark_bar(color="#56b4e9").encode(x=x, y=alt.Y("value:Q", title=axis))
+    span = alt.Chart().mark_rule(strokeWidth=2).encode(x=x, y="low:Q", y2="high:Q")
+    panels = list(dict.fromkeys(row["panel"] for row in rows))
+    facets: alt.FacetChart = (
+        alt.layer(bar, span)
+        .properties(width=22 * len(columns), height=180)
+        .facet(facet=alt.Facet("panel:N", title=None, sort=panels), columns=3, data=alt.InlineData(values=list(rows)))
+        .resolve_scale(y="independent")
     )
     return facets
 

@@ -104,3 +104,60 @@ def adversaries_chart(rows: list[dict[str, Any]], attacks: Mapping[str, str]) ->
         row=alt.Row("panel:N", sort=panels, title=None),
         column=alt.Column("metric:N", sort=list(sides.values()), title=None),
     ).properties(title=title)
+
+
+def attacks_chart(rows: list[dict[str, Any]]) -> Any:
+    """Accuracy by attack and defence, a cell for each."""
+    attacks, defences = (list(dict.fromkeys(row[key] for row in rows)) for key in ("attack", "defence"))
+    base = alt.Chart(alt.InlineData(values=rows)).encode(
+        x=alt.X("defence:N", sort=defences, title=None, axis=alt.Axis(orient="top", labelAngle=0)),
+        y=alt.Y("attack:N", sort=attacks, title=None),
+    )
+    scale = alt.Scale(domain=[0, 1], scheme="blues")
+    cells = base.mark_rect().encode(color=alt.Color("accuracy:Q", title="Accuracy", scale=scale))
+    dark = alt.condition("datum.accuracy > 0.6", alt.value("white"), alt.value("black"))
+    words = base.mark_text().encode(text=alt.Text("accuracy:Q", format=".2f"), color=dark)
+    title = alt.Title(
+        f"What {rows[0]['hostile']} hostile clients do, by attack and by defence",
+        subtitle="accuracy of the model, mean over seeds; the first row is what defences cost where nobody attacks",
+        anchor="start",
+    )
+    return alt.layer(cells, words).properties(title=title, width=90 * len(defences), height=34 * len(attacks))
+
+
+def leakage_chart(rows: list[dict[str, Any]]) -> alt.FacetChart:
+    """How far guesses of labels are off, and how well members are told, a line for each protection."""
+    sides = {
+        "counts": "Labels by counts: error",
+        "message": "Labels by a message: error",
+        "model": "Labels by the model: error",
+        "membership": "Membership: AUC",
+    }
+    shown = [
+        {
+            "setting": row["setting"],
+            "metric": words,
+            "value": row[key],
+            "low": max(row[key] - (row[f"{key}_std"] or 0.0), 0.0),
+            "high": min(row[key] + (row[f"{key}_std"] or 0.0), 1.0),
+            "nothing": 0.5 if key == "membership" else row["beforehand"],
+        }
+        for row in rows
+        for key, words in sides.items()
+        if row[key] is not None
+    ]
+    plain = alt.Chart(alt.InlineData(values=shown))
+    base = plain.encode(y=alt.Y("setting:N", sort=[row["setting"] for row in rows], title=None))
+    bars = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title=None), x2="high:Q")
+    points = base.mark_point(filled=True, size=50, opacity=1).encode(
+        x=alt.X("value:Q", scale=alt.Scale(domain=[0, 1])),
+        tooltip=["setting:N", "metric:N", alt.Tooltip("value:Q", format=".3f")],
+    )
+    nothing = plain.mark_rule(strokeDash=[4, 3], color="#555").encode(x="mean(nothing):Q")
+    title = alt.Title(
+        "What an honest-but-curious server learns under each protection",
+        subtitle="mean and spread over seeds; dashed: known without looking; no point: the server does not get it",
+        anchor="start",
+    )
+    layers = alt.layer(nothing, bars, points).properties(width=170, height=alt.Step(18))
+    return layers.facet(column=alt.Column("metric:N", sort=list(sides.values()), title=None)).properties(title=title)

@@ -2,15 +2,28 @@
 
 from collections.abc import Sized
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.text import Text
 
-from entrofed.errors import EntrofedError
+from entrofed.errors import ConfigError, EntrofedError
 
-console = Console()
-errors = Console(stderr=True, soft_wrap=True, highlight=False)
+CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
+"""Characters that command a terminal; tabs and line ends are none."""
+
+
+class SafeConsole(Console):
+    """Prints text as text: what stands in a file never commands the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """The text without control characters."""
+        return super().render_str(text.translate(CONTROL), **options)
+
+
+console = SafeConsole()
+errors = SafeConsole(stderr=True, soft_wrap=True, highlight=False)
 
 Overrides = Annotated[
     list[str] | None,
@@ -20,7 +33,15 @@ DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]
 Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
+Jobs = Annotated[int, Parameter(help="Runs that are played at once, each on a core of its own.")]
 RUNS = Path("runs")
+
+
+def at_least_one(**options: int | None) -> None:
+    """An error if one of these options is given, and below 1."""
+    for name, value in options.items():
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name} {value}: at least 1 is needed")
 
 
 def raise_failed(failed: Sized, of: int) -> None:

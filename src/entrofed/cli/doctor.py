@@ -46,7 +46,7 @@ def _storage(_: Path) -> str:
 
 def _compiler(_: Path) -> str:
     name, there = compiler()
-    return f"{name}: engine.compile = true can be used" if there else f"no {name}: engine.compile = true cannot be used"
+    return f"{name}: engine.compile can be used" if there else f"no {name}: engine.compile cannot be used"
 
 
 def _extras(_: Path) -> str:

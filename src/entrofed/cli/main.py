@@ -1,6 +1,8 @@
 """The command ``entrofed``."""
 
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from cyclopts import App, CycloptsError
@@ -12,7 +14,10 @@ from entrofed.cli import console as terminal
 from entrofed.cli.advise import advise
 from entrofed.cli.console import RUNS, DataDir, Out
 from entrofed.cli.data import data_app
+from entrofed.cli.leaderboard import leaderboard
 from entrofed.cli.papers import papers, reproduce_app
+from entrofed.cli.peer import peer_app
+from entrofed.cli.privacy import privacy_app
 from entrofed.cli.results import compare, export, ls, report, show
 from entrofed.cli.run import resume, run, validate
 from entrofed.cli.studies import study_app
@@ -26,9 +31,9 @@ app = App(
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 flower_app = App(name="flower", help="Our methods on Flower.")
-for group in (data_app, flower_app, study_app, reproduce_app):
+for group in (data_app, flower_app, peer_app, study_app, privacy_app, reproduce_app):
     app.command(group)
-for command in (run, resume, validate, advise, ls, show, compare, report, export, sweep, papers):
+for command in (run, resume, validate, advise, ls, show, compare, report, export, sweep, papers, leaderboard):
     app.command(command)
 app.register_install_completion_command()
 
@@ -69,10 +74,23 @@ def flower_new(folder: Path, *, method: str = "fedentopt") -> None:
     terminal.console.print(f"Next: read [bold]{folder / 'README.md'}[/bold]")
 
 
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a machine is shut down, a scheduler wants its cores back. As Ctrl-C, it saves what was played."""
+
+
+def _terminate_gently() -> None:
+    def stop(number: int, frame: object) -> None:
+        raise Terminated
+
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, stop)
+
+
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit codes: 0 ok, 1 failure, 2 usage, 3 data or checkpoint, 4 quorum, 130 Ctrl-C."""
+    """Run the command line; exit codes: 0 ok, 1 failure, 2 usage, 3 data, 4 quorum, 130 Ctrl-C, 143 SIGTERM."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
+    _terminate_gently()
     try:
         app(
             [word for word in given if word != "--debug"],
@@ -87,9 +105,16 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         terminal.errors.print(f"[red]error:[/red] {escape(str(error))}")
         code = error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         terminal.errors.print("\nstopped; finished rounds are kept: continue with --resume")
-        code = 130
+        code = 143 if isinstance(stopped, Terminated) else 130
+    except OSError as error:
+        if debug:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        words = f"{where}{error.strerror or error}; make room or choose another folder, then continue with --resume"
+        terminal.errors.print(f"[red]error:[/red] {escape(words)}")
+        code = EntrofedError.exit_code
     except Exception as error:
         if debug:
             raise

@@ -7,7 +7,7 @@ from cyclopts import App, Parameter
 from rich.markup import escape
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Out, raise_failed
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def reproduce(
         str | None, Parameter(help="Time to spend, such as 30min: rounds and seeds are cut until it fits.")
     ] = None,
     dry_run: Annotated[bool, Parameter(help="Say what would be run, and stop.", negative="")] = False,
+    jobs: Jobs = 1,
     out: Out = PAPER_RUNS,
     data_dir: DataDir = None,
 ) -> None:
@@ -54,9 +55,7 @@ def reproduce(
     from entrofed.cli.progress import play_all
     from entrofed.papers import reproduce as planning
 
-    for name, value in (("rounds", rounds), ("seeds", seeds)):
-        if value is not None and value < 1:
-            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    at_least_one(rounds=rounds, seeds=seeds, jobs=jobs)
     wanted = [part for table in tables for part in planning.select(table, cell or (), column or ())]
     wanted = list({part.path: part for part in wanted}.values())
     selections = []
@@ -85,6 +84,7 @@ def reproduce(
         data_dir,
         resume=True,
         keep_going=True,
+        jobs=jobs,
     )
     _show_verdicts(runs)
     terminal.console.print(f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]")

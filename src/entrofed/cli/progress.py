@@ -1,5 +1,6 @@
 """What a person sees while something runs: live bars on a terminal, plain lines elsewhere."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,18 +29,33 @@ LINES = 5
 """Lines that a run prints where there is no terminal."""
 
 
+class TimeUpError(Exception):
+    """The time that was given is spent; what was played is kept."""
+
+
 def play_all(
-    runs: Runs, console: Console, data_directory: Path | None, *, resume: bool, keep_going: bool = False
+    runs: Runs,
+    console: Console,
+    data_directory: Path | None,
+    *,
+    keep_going: bool = False,
+    jobs: int = 1,
+    until: float | None = None,
+    **how: bool,
 ) -> dict[str, EntrofedError]:
-    """Play runs as :func:`entrofed.suite.play.play` does, and show how they get on."""
-    with RunProgress(console, len(runs)).shown() as observer:
+    """Play runs as :func:`entrofed.suite.play.play` does, ``how`` included, and show how they get on.
+
+    ``until``: a time on the monotonic clock; a TimeUpError ends the first round after it.
+    """
+    with RunProgress(console, len(runs), until).shown() as observer:
         return play(
             runs,
             data_directory=data_directory,
-            resume=resume,
             keep_going=keep_going,
             observer=observer,
             simulators={"flower": _on_flower},
+            jobs=jobs,
+            **how,
         )
 
 
@@ -50,10 +66,10 @@ def _on_flower(experiment: Experiment, folder: RunFolder, **options: Any) -> dic
 
 
 class RunProgress(PlayObserver):
-    """A bar for the run that is played and one for all runs; where there is no terminal, a few lines for each run."""
+    """A bar for each run that is played and one for all; where there is no terminal, a few lines for each run."""
 
-    def __init__(self, console: Console, runs: int) -> None:
-        self._console = console
+    def __init__(self, console: Console, runs: int, until: float | None = None) -> None:
+        self._console, self._until = console, until
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -64,7 +80,7 @@ class RunProgress(PlayObserver):
             disable=not console.is_terminal,
         )
         self._all = self._progress.add_task("all runs", total=runs, note="", visible=runs > 1)
-        self._run: TaskID | None = None
+        self._runs: dict[Path, TaskID] = {}
 
     @contextmanager
     def shown(self) -> Iterator["RunProgress"]:
@@ -74,21 +90,24 @@ class RunProgress(PlayObserver):
 
     def run_started(self, experiment: Experiment, folder: RunFolder) -> None:
         """A new bar."""
-        self._run = self._progress.add_task(escape(folder.label), total=experiment.rounds, note="")
+        self._runs[folder.path] = self._progress.add_task(escape(folder.label), total=experiment.rounds, note="")
         if not self._console.is_terminal:
             self._print(f"{folder.label}: {rounds_words(experiment.rounds)}")
 
-    def round_finished(self, experiment: Experiment, record: RoundRecord) -> None:
+    def round_finished(self, experiment: Experiment, folder: RunFolder, record: RoundRecord) -> None:
         """The bar gets on; or, of some rounds, a line."""
         done, note = record.round + 1, _note(record)
-        if self._run is not None:
-            self._progress.update(self._run, completed=done, note=note)
+        if folder.path in self._runs:
+            self._progress.update(self._runs[folder.path], completed=done, note=note)
         if not self._console.is_terminal and done % max(1, experiment.rounds // LINES) == 0:
-            self._print(f"round {done}/{experiment.rounds}  {note}")
+            which = f"{folder.label} " if len(self._runs) > 1 else ""
+            self._print(f"{which}round {done}/{experiment.rounds}  {note}")
+        if self._until is not None and time.monotonic() > self._until:
+            raise TimeUpError
 
     def run_finished(self, folder: RunFolder, summary: dict[str, Any]) -> None:
         """How it came out."""
-        self._next()
+        self._next(folder)
         outcome = f"accuracy {summary['accuracy']:.4f} after {rounds_words(summary['rounds'])}"
         self._print(f"{folder.label}: {outcome}, {summary['seconds']:.1f} s; in {folder.path}")
         for words in (summary.get("stopped"), privacy_words(summary)):
@@ -97,13 +116,12 @@ class RunProgress(PlayObserver):
 
     def run_failed(self, folder: RunFolder, error: EntrofedError) -> None:
         """Why."""
-        self._next()
+        self._next(folder)
         self._console.print(f"[red]failed:[/red] {escape(f'{folder.label}: {error}')}", soft_wrap=True)
 
-    def _next(self) -> None:
-        if self._run is not None:
-            self._progress.remove_task(self._run)
-            self._run = None
+    def _next(self, folder: RunFolder) -> None:
+        if folder.path in self._runs:
+            self._progress.remove_task(self._runs.pop(folder.path))
         self._progress.advance(self._all)
 
     def _print(self, words: str) -> None:

@@ -1,6 +1,5 @@
 """``entrofed quickstart``: every method on 30 skewed clients of scikit-learn's digits."""
 
-import shutil
 from pathlib import Path
 
 from rich.console import Console
@@ -52,18 +51,16 @@ def play(out: Path, seeds: int, console: Console) -> None:
     """Run every method on every seed (anew), and compare."""
     if seeds < 1:
         raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
-    runs = []
-    for method in METHODS:
-        for seed in range(seeds):
-            folder = RunFolder(out / method / f"seed-{seed}")
-            if folder.exists():
-                shutil.rmtree(folder.path)
-            runs.append((experiment(method, seed), folder))
+    runs = [
+        (experiment(method, seed), RunFolder(out / method / f"seed-{seed}"))
+        for method in METHODS
+        for seed in range(seeds)
+    ]
     console.print(
         f"30 clients share scikit-learn's 8x8 digits so that most know only a few of the ten classes; "
         f"{len(METHODS)} methods, {seeds} seeds, {ROUNDS} rounds of 5 clients."
     )
-    play_all(runs, console, None, resume=False)
+    play_all(runs, console, None, resume=False, overwrite=True)
     console.print(comparison_table(comparison([folder.path for _, folder in runs])))
     report = out / "report.html"
     write_report([folder for _, folder in runs], report, title="Quickstart: every method on skewed digits")

@@ -1,13 +1,12 @@
 """Commands that run an experiment file, or check it: ``run``, ``resume``, ``validate``."""
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Out, Overrides
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, at_least_one
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,7 +22,8 @@ def run(
         str | None, Parameter(help="Where clients train: inline, processes, ray or flower; as engine.backend.")
     ] = None,
     resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
-    overwrite: Annotated[bool, Parameter(help="Delete runs of the same name and seed first.", negative="")] = False,
+    overwrite: Annotated[bool, Parameter(help="Replace runs of the same name and seed.", negative="")] = False,
+    jobs: Jobs = 1,
     out: Out = RUNS,
     data_dir: DataDir = None,
 ) -> None:
@@ -34,20 +34,24 @@ def run(
 
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite deletes it: choose one")
-    if seeds is not None and seeds < 1:
-        raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+    at_least_one(seeds=seeds, jobs=jobs)
     first = read(file, [*(overrides or ()), *([] if backend is None else [f"engine.backend={backend}"])])
     wanted = range(first.seed, first.seed + (seeds or 1))
     experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
     folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
-    for folder in folders:
-        if overwrite and folder.exists():
-            shutil.rmtree(folder.path)
-    play_all(list(zip(experiments, folders, strict=True)), terminal.console, data_dir, resume=resume)
+    runs = list(zip(experiments, folders, strict=True))
+    play_all(runs, terminal.console, data_dir, resume=resume, overwrite=overwrite, jobs=jobs)
     terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
 
 
-def resume(run: Path, *, data_dir: DataDir = None) -> None:
+def resume(
+    run: Path,
+    *,
+    from_scratch: Annotated[
+        bool, Parameter(help="Begin anew where no checkpoint is intact; the records so far are kept.", negative="")
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
     """Continue a run, or all runs below a folder, from the last checkpoint."""
     from entrofed.cli.progress import play_all
     from entrofed.experiment.run_folder import find_runs
@@ -55,7 +59,8 @@ def resume(run: Path, *, data_dir: DataDir = None) -> None:
     folders = find_runs([run])
     if not folders:
         raise ConfigError(f"{run}: there is no run here to resume")
-    play_all([(folder.experiment(), folder) for folder in folders], terminal.console, data_dir, resume=True)
+    runs = [(folder.experiment(), folder) for folder in folders]
+    play_all(runs, terminal.console, data_dir, resume=True, from_scratch=from_scratch)
 
 
 def validate(

@@ -1,4 +1,4 @@
-"""``entrofed study``: what can be seen in seconds, without training or with small models."""
+"""``entrofed study``: what can be seen in a minute or two, without training or with small models."""
 
 import json
 import sys
@@ -16,7 +16,8 @@ from entrofed.cli.advise import Client, Counts
 from entrofed.errors import ConfigError
 
 study_app = App(
-    name="study", help="Small studies: selection and topologies without training, adversarial peers on small data."
+    name="study",
+    help="Small studies: selection, topologies (without training), adversarial peers, curious servers.",
 )
 
 
@@ -38,7 +39,7 @@ def study_selection(
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """Compare what selectors choose, in seconds, on partitions of CIFAR's label counts, or on your own counts."""
+    """Compare what selectors choose, without training, on partitions of CIFAR's label counts, or on your own counts."""
     from entrofed.charts.studies import selection_chart
     from entrofed.cli.tables.studies import selection_study_tables
     from entrofed.data.count_table import read_counts
@@ -99,6 +100,51 @@ def study_adversaries(
     _at_least_one(peers=peers, rounds=rounds, seeds=seeds)
     rows = study(peers=peers, rounds=rounds, seeds=seeds)
     _show_study(rows, adversaries_study_tables, partial(adversaries_chart, attacks=ATTACKS), plot, as_json)
+
+
+@study_app.command(name="attacks")
+def study_attacks(
+    *,
+    clients: int = 10,
+    hostile: Annotated[int, Parameter(help="How many of them attack.")] = 2,
+    rounds: int = 10,
+    seeds: int = 3,
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """See what attacks do to a model under each defence, and what defences cost without any, in minutes."""
+    from entrofed.charts.studies import attacks_chart
+    from entrofed.cli.tables.studies import attacks_study_tables
+    from entrofed.studies.attacks import study
+
+    _at_least_one(clients=clients, hostile=hostile, rounds=rounds, seeds=seeds)
+    if hostile >= clients:
+        raise ConfigError(f"--hostile {hostile}: of {clients} clients, at least one must be honest")
+    rows = study(clients=clients, hostile=hostile, rounds=rounds, seeds=seeds)
+    _show_study(rows, attacks_study_tables, attacks_chart, plot, as_json)
+
+
+@study_app.command(name="leakage")
+def study_leakage(
+    *,
+    clients: int = 20,
+    rounds: int = 20,
+    epsilon: Annotated[float, Parameter(help="The budget of runs with noise on updates.")] = 8.0,
+    counts: Annotated[float, Parameter(help="The epsilon of label counts.")] = 0.5,
+    seeds: int = 3,
+    plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """See what a curious server learns of labels and samples under each protection, in minutes on small data."""
+    from entrofed.charts.studies import leakage_chart
+    from entrofed.cli.tables.studies import leakage_study_tables
+    from entrofed.studies.leakage import study
+
+    _at_least_one(clients=clients, rounds=rounds, seeds=seeds)
+    if not epsilon > counts > 0:
+        raise ConfigError(f"--counts {counts:g} is part of the budget --epsilon {epsilon:g}: 0 < counts < epsilon")
+    rows = study(clients=clients, rounds=rounds, epsilon=epsilon, counts=counts, seeds=seeds)
+    _show_study(rows, leakage_study_tables, leakage_chart, plot, as_json)
 
 
 def _at_least_one(**options: int) -> None:

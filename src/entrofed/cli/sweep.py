@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Out, Overrides, raise_failed
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, at_least_one, raise_failed
 from entrofed.errors import ConfigError
 
 
@@ -25,6 +25,7 @@ def sweep(
     metric: Annotated[str, Parameter(help="What --tune maximizes.")] = "accuracy_id_last_10",
     overrides: Overrides = None,
     seeds: Annotated[int, Parameter(help="Seeds for each setting, counting up from the file's.")] = 1,
+    jobs: Jobs = 1,
     out: Out = RUNS,
     data_dir: DataDir = None,
 ) -> None:
@@ -38,16 +39,14 @@ def sweep(
 
     if bool(grid) == bool(tune):
         raise ConfigError("give --grid for every combination of values, or --tune to search; one of the two")
-    for name, value in (("seeds", seeds), ("trials", trials)):
-        if value < 1:
-            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    at_least_one(seeds=seeds, trials=trials, jobs=jobs)
     if tune:
-        _tune(file, overrides or [], tune, trials, seeds, metric, out, data_dir)
+        _tune(file, overrides or [], tune, trials, seeds, metric, jobs, out, data_dir)
         return
     runs = plan(file, overrides or [], combinations(grid or []), seeds, out)
     left = [(experiment, folder) for experiment, folder in runs if not is_finished(experiment, folder)]
     terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
-    failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True)
+    failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True, jobs=jobs)
     done = [folder.path for _, folder in runs if folder.exists() and folder.summary() is not None]
     if done:
         terminal.console.print(comparison_table(comparison(done)))
@@ -61,6 +60,7 @@ def _tune(
     trials: int,
     seeds: int,
     metric: str,
+    jobs: int,
     out: Path,
     data_dir: Path | None,
 ) -> None:
@@ -75,7 +75,7 @@ def _tune(
         seeds=seeds,
         metric=metric,
         out=out,
-        play=lambda runs: play_all(runs, terminal.console, data_dir, resume=True),
+        play=lambda runs: play_all(runs, terminal.console, data_dir, resume=True, jobs=jobs),
     )
     shown = Table(*found[0].params, metric, title=f"{len(found)} trials, the best ten first")
     for trial in found[:10]:

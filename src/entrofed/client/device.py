@@ -15,6 +15,9 @@ from entrofed.errors import ConfigError
 
 NAMES = re.compile(r"cpu|cuda|cuda:\d+|mps|auto")
 
+Compile = bool | Literal["native"]
+"""``True``: each step as one graph, by torch's compiler. ``"native"``: the convolutions of small networks in C++
+(:mod:`entrofed.client.native`)."""
 Precision = Literal["float32", "bf16"]
 """``bf16``: losses, and so their gradients, are computed in bfloat16 wherever torch's autocast does so."""
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.autograd.variable import Variable
 
-from entrofed.client.device import Precision
+from entrofed.client.device import Compile, Precision
 from entrofed.core.params import Floats, Layout, Params
 from entrofed.core.parts import Given, ModelRuntime, Objective
 from entrofed.core.seeds import CPU, no_trace, torch_stream
@@ -40,8 +40,14 @@ class Inputs:
         image: tuple[int, ...] = (),
     ) -> None:
         self._kind = kind
+        self._image = image
         self.channels_last = True
         self._shift, self._scale = (self._whole(values, image) for values in (shift, scale))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height and width of images; nothing else has a shape."""
+        return () if self._shift is None else (self._shift.shape[-1], *self._image)
 
     def move(self, device: torch.device) -> None:
         """Standardize there from now on."""
@@ -75,16 +81,16 @@ class LocalModel(ModelRuntime):
         build: Callable[[], torch.nn.Module],
         inputs: Inputs | None = None,
         *,
-        compiled: bool = False,
+        compiled: Compile = False,
         device: torch.device = CPU,
         precision: Precision = "float32",
     ) -> None:
         self._build, self._compiled, self.device, self._precision = build, compiled, device, precision
-        self._tensors: dict[torch.nn.Module, dict[str, torch.Tensor]] = {}
         self.inputs = inputs or Inputs()
         self.inputs.move(device)
+        self._tensors: dict[torch.nn.Module, dict[str, torch.Tensor]] = {}
         self.module = self._new()
-        self.inputs.channels_last = _is_channels_last(self.module)
+        self.inputs.channels_last = compiled == "native" or _is_channels_last(self.module)
         self.layout = Layout.of(self.module)
         self.has_batch_norm = any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
         self._gradients: dict[tuple[Objective, frozenset[str]], Gradients] = {}
@@ -93,6 +99,11 @@ class LocalModel(ModelRuntime):
     def _new(self) -> torch.nn.Module:
         with torch_stream(0, "model"):
             model = self._build()
+        if self._compiled == "native":
+            from entrofed.client.native import replace_blocks  # takes seconds, once on a machine
+
+            replace_blocks(model, self.inputs.shape)
+            return model
         if not _is_channels_last(model):
             return model.to(self.device)
         return model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
@@ -139,7 +150,14 @@ class LocalModel(ModelRuntime):
         key = objective, frozenset(given)
         if key not in self._gradients:
             self._gradients[key] = Gradients(
-                self.module, self.layout, objective, x, y, given, compiled=self._compiled, precision=self._precision
+                self.module,
+                self.layout,
+                objective,
+                x,
+                y,
+                given,
+                compiled=self._compiled is True,
+                precision=self._precision,
             )
         return self._gradients[key]
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.client.device import Precision
+from entrofed.client.device import Compile, Precision
 from entrofed.client.model import Inputs, LocalModel
 from entrofed.core.seeds import CPU
 from entrofed.core.types import ClientData
@@ -25,7 +25,7 @@ class ClientRuntime:
         federation: Federation,
         build: Callable[[], torch.nn.Module],
         *,
-        compiled: bool,
+        compiled: Compile,
         device: torch.device = CPU,
         precision: Precision = "float32",
     ) -> None:

@@ -14,6 +14,7 @@ import torch
 from entrofed.client.augment import AUGMENTS
 from entrofed.client.model import Inputs, LocalModel
 from entrofed.client.optimizers import OPTIMIZERS, SGD, Adam, Steering, uphill
+from entrofed.core.admission import ordered_steps
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, Training, Update
@@ -83,8 +84,8 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     update = Update(
         client=task.client,
         params=model.dump(),
-        num_examples=len(data),
-        num_steps=len(losses),
+        num_examples=len(data) if task.size is None else task.size,
+        num_steps=len(losses) if task.size is None or not losses else ordered_steps(training, task.size, most)[1],
         train_loss=total,
         train_loss_last_epoch=last,
         terms=dict(zip(objective.terms, terms, strict=True)) if objective.terms and losses else {},

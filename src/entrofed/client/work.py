@@ -1,5 +1,6 @@
 """What each kind of task does with the data and the model at hand."""
 
+from dataclasses import replace
 from functools import singledispatch
 from hashlib import blake2b
 from typing import Any
@@ -97,7 +98,7 @@ def _gradient(task: GradientTask, runtime: ClientRuntime) -> NDArray[np.float64]
 def _pool(task: PoolTask, runtime: ClientRuntime | None) -> Pooled:
     pooled = pool(task.job, task.state, task.updates)
     digest = blake2b(pooled.params.values.tobytes() + pooled.params.counters.tobytes()).hexdigest()
-    return Pooled(pooled.params, pooled.server, pooled.weighing, pooled.enough, pooled.seconds, digest)
+    return replace(pooled, digest=digest)
 
 
 @work.register

@@ -22,8 +22,9 @@ class Faults:
     ``dropout``: of the selected clients vanish after selection, exactly ``round(dropout * M)`` of them, or each with
     that probability (``bernoulli``). ``stragglers``: of all clients are slow and train only ``1..epochs`` epochs,
     drawn once, or anew each round (``straggler_redraw``). ``joining`` and ``leaving``: of all clients come, or go, at
-    a round drawn uniformly from the run. ``liars``: of all clients are adversarial: they claim that all their examples
-    are of the class that is rarest overall, to gain weight.
+    a round drawn uniformly from the run. ``liars``: of all clients are adversarial: they ``claim`` that all their
+    examples are of the class that is ``rarest`` overall, to gain weight, or ``uniform``, as many of each: who chooses
+    clients by the entropy of pooled labels then takes them far more often than others.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
@@ -35,6 +36,7 @@ class Faults:
     joining: Share = 0.0
     leaving: Share = 0.0
     liars: Share = 0.0
+    claim: Literal["rarest", "uniform"] = "rarest"
 
     def adversarial(self, seed: int, clients: int) -> set[int]:
         """Who claims labels that it does not have."""
@@ -44,8 +46,12 @@ class Faults:
         """The label counts that clients say they have."""
         claimed = counts.copy()
         for client in self.adversarial(seed, len(counts)):
-            claimed[client] = 0
-            claimed[client, counts.sum(axis=0).argmin()] = counts[client].sum()
+            size, classes = int(counts[client].sum()), counts.shape[1]
+            if self.claim == "uniform":
+                claimed[client] = size // classes + (np.arange(classes) < size % classes)
+            else:
+                claimed[client] = 0
+                claimed[client, counts.sum(axis=0).argmin()] = size
         return claimed
 
     def dropped(self, seed: int, number: int, cohort: list[int]) -> set[int]:

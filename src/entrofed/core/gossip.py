@@ -1,4 +1,5 @@
-"""One decentralized round, made of the same parts: every node trains, weighs its neighbourhood, and pools.
+"""One decentralized round, made of the same parts: every node (or a share of them) trains, and every node weighs its
+neighbourhood and pools.
 
 There is no server. A node's model goes to its neighbours; each node pools what it has got, its own model included, by
 :func:`entrofed.core.round.pool`, as a server does. All models of a run lie in one
@@ -15,15 +16,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.arrivals import arrivals, update_bytes
 from entrofed.core.graphs import closed_neighbourhoods, mixing_matrix, spectral_gap
 from entrofed.core.job import Job
 from entrofed.core.params import Params
 from entrofed.core.parts import ALL_CLIENTS, VALIDATION, Method
 from entrofed.core.records import ClientRecord, PeerRecord, Refusal, RoundRecord, Scalars, Stopwatch
-from entrofed.core.round import Evaluation, PeersEvaluated, Pooled, told_bytes, update_bytes
+from entrofed.core.round import Evaluation, PeersEvaluated, Pooled, admitted, told_bytes
 from entrofed.core.tasks import Backend, ConsensusTask, PoolTask, TrainTasks
 from entrofed.core.types import Failure, PartState, State
-from entrofed.core.validation import admit, check_first
+from entrofed.core.validation import check_first
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.info.entropy import effective_cohort
 
@@ -99,15 +101,20 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
     there = np.flatnonzero(present & (job.clients.sizes > 0)).tolist()
     gone = rules.faults.dropped(job.seed, state.round, there)
     awake = [node for node in there if node not in gone]
-    senders = job.network.senders(job.seed, state.round) if job.network is not None else hoods
+    senders, trained = hoods, awake
+    if job.network is not None:
+        senders, trained = job.network.senders(job.seed, state.round), job.network.trained(job.seed, state.round, awake)
     watch.lap("select")
 
     training = TrainTasks(job, state)
-    tasks = [training.task(k, server.broadcast(own[k]), params=models[k]) for k in awake]
+    tasks = [training.task(k, server.broadcast(own[k]), params=models[k]) for k in trained]
     answers = backend.run(tasks)
     if not state.round:
         check_first(answers)
-    updates, refused = admit(job, awake, answers)
+    updates, refused, admission = admitted(job, trained, tasks, answers, state.admission)
+    links = [len(hood) - 1 for hood in hoods]
+    in_time = arrivals(job, tasks, updates, len(trained), job.layout.nbytes, links)
+    updates, refused = in_time.updates, {**refused, **in_time.late}
     for node, reason in refused.items():
         log.warning("round %d: the model of node %d is refused: %s", state.round, node, reason)
     sent = {update.client: update for update in updates}
@@ -127,8 +134,11 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         for node, got in enough.items()
     ]
     for node, outcome in zip(enough, backend.run(poolings), strict=True):
-        pooled[node] = usable(outcome)
-        models[node], own[node] = pooled[node].params, pooled[node].server
+        found: Pooled = usable(outcome)
+        if found.enough:
+            pooled[node], models[node], own[node] = found, found.params, found.server
+        else:
+            log.warning("round %d: node %d: %s: its model stays", state.round, node, found.reason)
     watch.lap("aggregate")
 
     mean, distances = usable(backend.run([ConsensusTask(tuple(models))])[0])
@@ -140,12 +150,13 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         server=_join(models, own),
         client_states=state.client_states | {k: sent[k].client_state for k in sorted(used) if sent[k].client_state},
         skipped=0 if pooled else state.skipped + 1,
+        admission=admission,
     )
     evaluated = PeersEvaluated()
     if rules.evaluated(after.round):
         digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
         evaluated = evaluation.of_peers(models, digests)
-    peers = [_peer_record(node, received.get(node, []), pooled.get(node), evaluated) for node in range(nodes)]
+    peers = [peer_record(node, received.get(node, []), pooled.get(node), evaluated) for node in range(nodes)]
     matrix = mixing_matrix([np.array(peer.senders) for peer in peers], [np.array(peer.weights) for peer in peers])
     counted = sorted({k for node in pooled for k, weight in peers[node].mixing.items() if weight > 0})
     arrived = [sent[k] for node, got in received.items() for k in got if k != node]
@@ -155,7 +166,7 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         round=state.round,
         lr=training.training.lr,
         available=len(there),
-        cohort=awake,
+        cohort=trained,
         cohort_entropy=evaluation.cohort_entropy(counted),
         clients=[ClientRecord.of(update, peers[node].mixing.get(node, 0.0)) for node, update in sent.items()],
         refused=[Refusal(node, why) for node, why in {**dict.fromkeys(sorted(gone), "dropped out"), **refused}.items()],
@@ -168,11 +179,13 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         peers=peers,
         consensus=float(distances.mean()),
         spectral_gap=spectral_gap(matrix) if nodes <= MAX_NODES_FOR_GAP else None,
+        virtual_seconds=in_time.seconds,
         seconds={**watch.seconds, "clients": sum(update.seconds for update in sent.values())},
     )
 
 
-def _peer_record(node: int, received: list[int], pooled: Pooled | None, evaluated: PeersEvaluated) -> PeerRecord:
+def peer_record(node: int, received: list[int], pooled: Pooled | None, evaluated: PeersEvaluated) -> PeerRecord:
+    """What is written down of one node; without ``pooled`` it kept its model."""
     senders, weights, origins = [node], [1.0], list[Scalars]()
     if pooled is not None:
         senders, weights, origins = received, pooled.weighing.weights.tolist(), pooled.weighing.origins

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Literal
 
 import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.clock import Clock, Devices
 from entrofed.core.faults import Faults
 from entrofed.core.graphs import closed_neighbourhoods, live_edges
 from entrofed.core.params import Layout, Params
@@ -19,6 +21,9 @@ from entrofed.errors import EntrofedError
 from entrofed.info.prediction import Predictions
 
 NonFinite = Literal["drop", "raise", "propagate"]
+
+Admission = Literal["refuse", "clip", "off"]
+"""What is done about an update far larger than any that was seen; see :mod:`entrofed.core.admission`."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Rules:
     schedule: Schedule | None = None
     quorum: int = 1
     nonfinite: NonFinite = "drop"
+    admission: Admission = "refuse"
     evaluate_every: int = 1
     evaluate_last: int = 0
     """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
@@ -40,6 +46,12 @@ class Rules:
     faults: Faults = field(default_factory=Faults)
     released_sizes: bool = False
     """Take a client's number of examples from what it released (the client table), not from its update."""
+    clock: Clock | None = None
+
+    @property
+    def chosen(self) -> int:
+        """How many clients are chosen in a round; more than the cohort where a clock says so."""
+        return self.cohort if self.clock is None else self.clock.chosen(self.cohort)
 
     def evaluated(self, played: int) -> bool:
         """Whether the model is evaluated once so many rounds are played."""
@@ -65,6 +77,15 @@ class Network:
     split: tuple[int, int] | None = None
     labels: tuple[NDArray[np.int64], ...] = ()
     """The labels that each node has; a node knows its own."""
+    training: float = 1.0
+    """The share of the nodes that train in a round, and send; all others pool what reaches them."""
+
+    def trained(self, seed: int, number: int, nodes: Sequence[int]) -> list[int]:
+        """Who of these trains in this round: max(C K, 1) of them, drawn anew each round (FedEP, algorithm 1)."""
+        if self.training == 1:
+            return list(nodes)
+        many = max(int(Fraction(str(self.training)) * len(nodes)), 1) if nodes else 0
+        return sorted(stream(seed, "training nodes", number).choice(nodes, many, replace=False).tolist())
 
     def senders(self, seed: int, number: int) -> list[NDArray[np.int64]]:
         """Whose model reaches each node in this round; its own always does."""
@@ -104,6 +125,8 @@ class Job:
     """The peer whose view this is."""
     own_labels: NDArray[np.int64] | None = None
     """The labels that this peer has."""
+    devices: Devices | None = None
+    """What clients compute with, where there is a clock."""
 
     def training_in(self, state: State) -> Training:
         """How clients train in the round after ``state``; peers, each in a state of its own, know no phases."""

@@ -24,6 +24,39 @@ from entrofed.errors import CheckpointError, ConfigError
 Kind = Literal["trainable", "buffer", "counter"]
 Floats = NDArray[np.float32]
 
+MAX_BATCHES = 10**7
+"""A client that says that it has seen more batches in one round is not believed."""
+
+BLOCK = 1 << 16
+"""Values looked at at a time, so that float64 copies stay small."""
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How far a model is from another: Euclidean distances, and those of the other from zero."""
+
+    parameters: float
+    buffers: float
+    parameters_before: float
+    buffers_before: float
+    problem: str | None = None
+    """What no training can have done to buffers."""
+
+
+def distance(values: Floats, start: Floats | None = None) -> float:
+    """``|values - start|``, in float64; from zero without ``start``; infinite if anything is not finite.
+
+    >>> distance(np.array([3, 4], "f4")), distance(np.array([np.nan], "f4"))
+    (5.0, inf)
+    """
+    total = 0.0
+    for place in range(0, len(values), BLOCK):
+        block = values[place : place + BLOCK].astype(np.float64)
+        if start is not None:
+            block -= start[place : place + BLOCK]
+        total += float(block @ block)
+    return float(np.sqrt(total)) if np.isfinite(total) else float("inf")
+
 
 @dataclass(frozen=True)
 class Params:
@@ -48,6 +81,31 @@ class Params:
                 return f"{what} of type {getattr(array, 'dtype', type(array).__name__)}, expected {np.dtype(dtype)}"
             if array.shape != (length,):
                 return f"{what} of shape {array.shape}, expected ({length},)"
+        return None
+
+    def moved(self, start: "Params", layout: "Layout") -> Moved:
+        """How far this is from the model that training started from."""
+        end = layout.trainable
+        with np.errstate(all="ignore"):
+            return Moved(
+                distance(self.values[:end], start.values[:end]),
+                distance(self.values[end:], start.values[end:]),
+                distance(start.values[:end]),
+                distance(start.values[end:]),
+                self._impossible(start, layout),
+            )
+
+    def _impossible(self, start: "Params", layout: "Layout") -> str | None:
+        """A variance below zero, or batches that were counted backwards or by the million."""
+        for entry in layout.entries:
+            place = slice(entry.start, entry.start + entry.size)
+            if entry.name.endswith("running_var") and entry.kind == "buffer" and entry.size:
+                if (lowest := float(self.values[place].min())) < 0:
+                    return f"{entry.name} is a variance, and {lowest:g} is below zero"
+            elif entry.name.endswith("num_batches_tracked") and entry.kind == "counter":
+                for new, old in zip(self.counters[place].tolist(), start.counters[place].tolist(), strict=True):
+                    if not old <= new <= old + MAX_BATCHES:
+                        return f"{entry.name} went from {old} to {new}"
         return None
 
 
@@ -108,6 +166,19 @@ class Layout:
     def nbytes(self) -> int:
         """Bytes of one model on the wire."""
         return 4 * self.floats + 8 * self.counters
+
+    def output_bias(self, classes: int) -> int | None:
+        """Where the bias of the output layer begins in ``values``; None if no layer has one that is trained.
+
+        It is the last ``NAME.bias`` of as many values as there are classes whose ``NAME.weight`` is a matrix.
+        """
+        shapes = {entry.name: entry.shape for entry in self.entries}
+        found = None
+        for entry in self.entries:
+            weight = shapes.get(entry.name.removesuffix("bias") + "weight", ())
+            if entry.kind == "trainable" and entry.name.endswith("bias") and entry.shape == (classes,):
+                found = entry.start if len(weight) > 1 and weight[0] == classes else found
+        return found
 
     def read(self, model: torch.nn.Module) -> Params:
         """The state of ``model``, copied."""

@@ -35,6 +35,9 @@ Sees = Literal["sum", "scalars", "models"]
 """What a part must see of what clients send in a round: sums over the cohort, weighted by what is known before; also
 some numbers of each client; each client's model. Under secure aggregation a server sees sums and nothing else."""
 
+When = Literal["once", "before_round", "with_update", "at_end"]
+"""When a fact leaves a client; see :class:`Fact`."""
+
 Given = Mapping[str, torch.Tensor]
 """What a loss depends on besides the model and the batch."""
 
@@ -66,11 +69,12 @@ class Fact(Protocol):
     """One thing that a client tells besides its trained model: what it is, when it leaves, what it reveals.
 
     ``when``: ``once``, before the first round; ``before_round``, of the candidates of a round, measured on the model
-    that the round starts from; ``with_update``, along with the trained model, and measured on it.
+    that the round starts from; ``with_update``, along with the trained model, and measured on it; ``at_end``, of
+    everybody, after the last round, measured on the last model.
     """
 
     name: ClassVar[str]
-    when: ClassVar[Literal["once", "before_round", "with_update"]]
+    when: ClassVar[When]
     reveals: ClassVar[str]
     """In words, as a report says it."""
 
@@ -86,7 +90,7 @@ class Fact(Protocol):
 class LabelFact(Fact):
     """A fact about labels alone: it leaves once, and is made of the label counts that the client lets out."""
 
-    when: ClassVar[Literal["once", "before_round", "with_update"]] = "once"
+    when: ClassVar[When] = "once"
 
     @abstractmethod
     def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -144,8 +148,17 @@ class Wrapper(Part, Protocol):
         return self.wrapped.sees
 
 
+@runtime_checkable
 class Selector(Part, Protocol):
     """Chooses the cohort of a round."""
+
+    sampling: ClassVar[Literal["poisson", "fixed"] | None] = None
+    """How a cohort is drawn, if chance alone decides: everybody by a coin of its own, or so many without replacement.
+    Only then does sampling make noise go further; whoever chooses by data, or by what clients did, says None."""
+
+    def gap(self, clients: ClientTable, participants: int, size: int) -> int:
+        """The fewest rounds from one participation of a client to its next."""
+        return 1
 
     def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """What is remembered before the first round."""
@@ -244,8 +257,16 @@ class ServerRule(Part, Protocol):
         """The next model and what to remember."""
         ...
 
+    def seen(self, updates: Sequence[Update]) -> Sequence[Update]:
+        """What the parts of the server get to see of a round's updates; under secure aggregation, not their models."""
+        return updates
+
     def beside(self, state: PartState) -> Params | None:
         """A model to evaluate beside the global one, if the rule keeps any."""
+        return None
+
+    def finish(self, params: Params, context: Context) -> Params | None:
+        """A model to evaluate beside the last one, ``params``, of what clients told ``at_end``."""
         return None
 
     def network(self, build: Build) -> Build:
@@ -355,6 +376,9 @@ class TrainTask(Task):
     rule: ClientRule | None = None
     broadcast: PartState = field(default_factory=dict)
     """What the server rule sends along with the model."""
+    size: int | None = None
+    """The number of examples that the client has released, where the exact one must not leave it: it says no other, and
+    of its steps how many so many examples would take."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ Scalar = float | int | bool | str | None
 PLAIN = (float, int, bool, str, type(None))
 Scalars = dict[str, Scalar]
 
+MAX_CLIENTS = 10**7
+"""No record speaks of more."""
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -61,11 +64,11 @@ class ClientRecord:
         """What is noted of an update."""
         return cls(
             update.client,
-            update.num_examples,
-            update.num_steps,
+            int(update.num_examples),
+            int(update.num_steps),
             float(weight),
-            update.train_loss,
-            update.train_loss_last_epoch,
+            float(update.train_loss),
+            float(update.train_loss_last_epoch),
             dict(update.terms),
             dict(origin or {}),
         )
@@ -114,6 +117,11 @@ class Traffic:
     down: int = 0
     up: int = 0
 
+    @property
+    def total(self) -> int:
+        """Both ways."""
+        return self.down + self.up
+
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(self.down + other.down, self.up + other.up)
 
@@ -149,7 +157,9 @@ class RoundRecord:
     clients: list[ClientRecord] = field(default_factory=list)
     refused: list[Refusal] = field(default_factory=list)
     skipped: bool = False
-    """Whether too few updates could be used, so that nothing changed."""
+    """Whether nothing changed: too few updates could be used, or no model came of them."""
+    reason: str | None = None
+    """Why the round was skipped."""
     effective_cohort: float = 0.0
     train_loss: float | None = None
     bytes_down: int = 0
@@ -162,12 +172,16 @@ class RoundRecord:
     alignment: Alignment | None = None
     averaged: Metrics | None = None
     """Of the average of the global model over rounds, where the server rule keeps one."""
+    parts: dict[str, Metrics] = field(default_factory=dict)
+    """On other parts of the data, where an experiment asks for it: ``training``, ``validation``."""
     peers: list[PeerRecord] = field(default_factory=list)
     consensus: float | None = None
     """Mean distance of the peers' models from their mean."""
     spectral_gap: float | None = None
     names: list[str] | None = None
     """The cohort by name, where clients have names."""
+    virtual_seconds: float | None = None
+    """How long the round takes on the virtual clock, where there is one."""
     seconds: dict[str, float] = field(default_factory=dict)
     """By phase; ``clients`` is the training time summed over clients."""
 
@@ -200,8 +214,12 @@ class RoundRecord:
             "test": None if self.test is None else self.test.to_json(),
             "id": None if self.in_distribution is None else self.in_distribution.to_json(),
         }
+        if self.reason is not None:
+            found["reason"] = self.reason
         if self.judged is not None:
             found["judged"] = self.judged
+        if self.virtual_seconds is not None:
+            found["virtual_seconds"] = self.virtual_seconds
         if self.peers:
             peers = [peer.to_json() for peer in self.peers]
             found |= {"peers": peers, "consensus": self.consensus, "spectral_gap": self.spectral_gap}
@@ -209,6 +227,8 @@ class RoundRecord:
             found["alignment"] = None if self.alignment is None else asdict(self.alignment)
         if self.averaged is not None:
             found["averaged"] = self.averaged.to_json()
+        if self.parts:
+            found["parts"] = {part: metrics.to_json() for part, metrics in self.parts.items()}
         if self.names is not None:
             found["names"] = self.names
         plain: dict[str, Any] = _finite(found | {"seconds": self.seconds})
@@ -217,13 +237,16 @@ class RoundRecord:
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "RoundRecord":
         """The inverse of :meth:`to_json`; a DataError if it cannot be a record."""
+        if not isinstance(found, Mapping):
+            raise DataError(f"not the record of a round: {type(found).__name__}")
         try:
+            _check_numbers(found)
             plain = {
                 key: found[key]
                 for key in (
-                    *("round", "lr", "available", "cohort", "reasons", "cohort_entropy", "skipped"),
+                    *("round", "lr", "available", "cohort", "reasons", "cohort_entropy", "skipped", "reason"),
                     *("effective_cohort", "train_loss", "bytes_down", "bytes_up", "consensus", "spectral_gap"),
-                    *("judged", "names", "seconds"),
+                    *("judged", "names", "virtual_seconds", "seconds"),
                 )
                 if key in found
             }
@@ -235,6 +258,7 @@ class RoundRecord:
                 in_distribution=_optional(Metrics, found.get("id")),
                 alignment=_optional(Alignment, found.get("alignment")),
                 averaged=_optional(Metrics, found.get("averaged")),
+                parts={part: Metrics(**entry) for part, entry in found.get("parts", {}).items()},
                 peers=[
                     PeerRecord(**{"senders" if key == "from" else key: value for key, value in entry.items()})
                     for entry in found.get("peers", ())
@@ -242,6 +266,32 @@ class RoundRecord:
             )
         except (TypeError, AttributeError, KeyError) as error:
             raise DataError(f"not the record of a round: {error}") from None
+
+
+def _check_numbers(found: Mapping[str, Any]) -> None:
+    """Raise a DataError if a round, a client or a number of them cannot be: who reads the record counts on it."""
+    for name in ("round", "bytes_up", "bytes_down"):
+        value = found["round"] if name == "round" else found.get(name, 0)
+        if type(value) is not int or value < 0:
+            raise DataError(f"{name} = {str(value)[:50]}: a number from 0 on is expected")
+    listed = [entry for key in ("clients", "refused") for entry in found.get(key, ())]
+    clients = [*found.get("cohort", ()), *(entry["client"] for entry in listed)]
+    clients += [entry["node"] for entry in found.get("peers", ())]
+    for client in clients:
+        if type(client) is not int or not 0 <= client < MAX_CLIENTS:
+            raise DataError(f"client {str(client)[:50]}: a number from 0 to {MAX_CLIENTS} is expected")
+    for name in ("lr", "cohort_entropy", "effective_cohort", "train_loss", "consensus", "spectral_gap", "judged"):
+        if not isinstance(found.get(name), int | float | None):
+            raise DataError(f"{name} = {str(found[name])[:50]}: a number is expected")
+    for entry in found.get("clients", ()):
+        if not isinstance(entry["weight"], int | float):
+            raise DataError("the weight of a client is no number")
+    for name in ("test", "id"):
+        table = found.get(name)
+        if table is not None and not isinstance(table["accuracy"], int | float):
+            raise DataError("an accuracy is no number")
+    if not all(isinstance(lap, int | float) for lap in found.get("seconds", {}).values()):
+        raise DataError("seconds are no numbers")
 
 
 def _optional(kind: Any, found: Mapping[str, Any] | None) -> Any:

@@ -9,13 +9,15 @@ the two itself. :func:`pool` is what a server and every peer does with the updat
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.admission import bound
+from entrofed.core.arrivals import arrivals, asking_seconds, update_bytes
 from entrofed.core.job import Job
 from entrofed.core.params import Params
 from entrofed.core.parts import Fact
@@ -23,7 +25,7 @@ from entrofed.core.records import ClientRecord, Metrics, Refusal, RoundRecord, S
 from entrofed.core.seeds import stream
 from entrofed.core.tasks import Backend, FactTask, TrainTask, TrainTasks
 from entrofed.core.types import Context, Failure, PartState, Selection, State, Update, Weighing
-from entrofed.core.validation import admit, check_first, fact_problem, safe_weights
+from entrofed.core.validation import admit, check_first, fact_problem, model_problem, safe_weights
 from entrofed.errors import EntrofedError, blamed
 from entrofed.info.bounds import Alignment
 from entrofed.info.entropy import effective_cohort
@@ -46,6 +48,10 @@ class RoundPlan:
     lr: float
     traffic: Traffic
     seconds: dict[str, float]
+    virtual_seconds: float = 0.0
+    """Spent on the virtual clock before anybody trains for the round."""
+    admission: PartState = field(default_factory=dict)
+    """How large updates were until now."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +63,10 @@ class Pooled:
     """What the server rule remembers."""
     weighing: Weighing
     enough: bool
-    """Whether there were as many updates as the quorum asks for; if not, the model stays."""
+    """Whether there were as many updates as the quorum asks for and a model came of them; if not, the model stays."""
     seconds: dict[str, float] = field(default_factory=dict)
+    reason: str = ""
+    """Why not, if not."""
     digest: str = ""
     """Equal models of peers have equal digests."""
 
@@ -74,6 +82,9 @@ class RoundOutcome:
     enough: bool
     traffic: Traffic
     seconds: dict[str, float]
+    virtual_seconds: float | None = None
+    reason: str = ""
+    """Why there was not enough."""
     beside: Params | None = None
     """The model that the server rule keeps beside the global one."""
 
@@ -94,6 +105,8 @@ class Evaluated:
     alignment: Alignment | None = None
     averaged: Metrics | None = None
     """Of the model that the server rule keeps beside the global one, on the test data."""
+    parts: dict[str, Metrics] = field(default_factory=dict)
+    """On other parts of the data."""
 
 
 @dataclass(frozen=True)
@@ -142,30 +155,32 @@ class Evaluation(Protocol):
 def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
     """Choose who trains."""
     watch, method, rules, clients = Stopwatch(), job.method, job.rules, job.clients
-    model, traffic, training = job.layout.nbytes, Traffic(), TrainTasks(job, state)
+    model, traffic, training, admission = job.layout.nbytes, Traffic(), TrainTasks(job, state), state.admission
     broadcast = method.server.broadcast(state.server)
     present = rules.faults.present(job.seed, state.round, rules.rounds, len(clients.sizes))
     among = job.participants[(present & (clients.sizes > 0))[job.participants]]
 
-    selector = state.selector
+    selector, waited = state.selector, 0.0
     if state.round == 0:
         traffic += Traffic(up=sum(told_bytes(job, client) for client in job.participants.tolist()))
         if method.has_fact(FIRST_UPDATE):  # everybody trains once; nothing of it is aggregated
             survey = [training.task(client, broadcast, purpose="survey") for client in among.tolist()]
             answers = backend.run(survey)
             check_first(answers)
-            surveyed, _ = admit(job, among.tolist(), answers)
+            surveyed, _, admission = admitted(job, among.tolist(), survey, answers, admission)
             selector = method.selector.observe(selector, state.params, surveyed)
             traffic += Traffic(len(among) * model, len(surveyed) * model)
+            waited += asking_seconds(job, among, trains=True)
     rng = stream(job.seed, "select", state.round)
     with blamed(f"selector {method.selector.name!r}"):
-        candidates = method.selector.candidates(clients, among, rules.cohort, rng)
+        candidates = method.selector.candidates(clients, among, rules.chosen, rng)
     for fact in method.facts_told("before_round"):
         told = ask(fact, job, state.params, candidates, backend, first=not state.round)
         clients = replace(clients, facts={**clients.facts, fact.name: told})
         traffic += Traffic(len(candidates) * model, sum(value.nbytes for value in told if value is not None))
+        waited += asking_seconds(job, candidates)
     with blamed(f"selector {method.selector.name!r}"):
-        selection = method.selector.select(selector, clients, candidates, rules.cohort, rng)
+        selection = method.selector.select(selector, clients, candidates, rules.chosen, rng)
     _check_cohort(selection.clients, candidates, method.selector.name)
     selection = replace(selection, reasons=scalars(selection.reasons, f"selector {method.selector.name!r}: reasons"))
     broadcast = {**broadcast, **method.objective.broadcast(clients, selection.clients)}
@@ -176,7 +191,8 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
         if client not in gone
     )
     watch.lap("select")
-    return RoundPlan(selection, tasks, len(among), broadcast, training.training.lr, traffic, watch.seconds)
+    lr = training.training.lr
+    return RoundPlan(selection, tasks, len(among), broadcast, lr, traffic, watch.seconds, waited, admission)
 
 
 def _check_cohort(chosen: Sequence[int], candidates: NDArray[np.int64], selector: str) -> None:
@@ -194,21 +210,23 @@ def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]
         check_first(answers)
     given = {task.client: answer for task, answer in zip(plan.tasks, answers, strict=True)}
     dropped = Failure("dropped out")
-    updates, refused = admit(job, chosen, [given.get(client, dropped) for client in chosen])
+    came = [given.get(client, dropped) for client in chosen]
+    updates, refused, admission = admitted(job, chosen, plan.tasks, came, plan.admission)
+    down = job.layout.nbytes + sum(array.nbytes for array in plan.broadcast.values())
+    arrived = arrivals(job, plan.tasks, updates, len(chosen), down)
+    updates, refused = arrived.updates, {**refused, **arrived.late}
     for client, reason in refused.items():
         log.warning("round %d: client %d refused: %s", state.round, client, reason)
-    down = job.layout.nbytes + sum(array.nbytes for array in plan.broadcast.values())
     traffic = Traffic(len(chosen) * down, sum(update_bytes(job, update) for update in updates))
     watch.lap("admit")
 
-    pooled = pool(job, state, updates)
+    seen = list(job.method.server.seen(updates))
+    pooled = pool(job, state, seen, plan.selection.draws)
     if not pooled.enough:
-        log.warning(
-            "round %d: %d usable updates, quorum %d: the model stays", state.round, len(updates), job.rules.quorum
-        )
+        log.warning("round %d: %s: the model stays", state.round, pooled.reason)
     kept = {update.client: update.client_state for update in updates if update.client_state} if pooled.enough else {}
     with blamed(f"selector {job.method.selector.name!r}"):
-        selector = job.method.selector.observe(plan.selection.state, state.params, updates)
+        selector = job.method.selector.observe(plan.selection.state, state.params, seen)
     after = State(
         round=state.round + 1,
         params=pooled.params,
@@ -216,27 +234,47 @@ def finish_round(job: Job, state: State, plan: RoundPlan, answers: Sequence[Any]
         server=pooled.server,
         client_states=state.client_states | kept,
         skipped=0 if pooled.enough else state.skipped + 1,
+        admission=admission if pooled.enough else plan.admission,
     )
     seconds = {**watch.seconds, **pooled.seconds}
     beside = job.method.server.beside(after.server)
-    return RoundOutcome(after, updates, pooled.weighing, refused, pooled.enough, traffic, seconds, beside)
+    virtual = None if arrived.seconds is None else plan.virtual_seconds + arrived.seconds
+    weighing, enough, reason = pooled.weighing, pooled.enough, pooled.reason
+    return RoundOutcome(after, seen, weighing, refused, enough, traffic, seconds, virtual, reason, beside)
 
 
-def pool(job: Job, state: State, updates: Sequence[Update]) -> Pooled:
+def admitted(
+    job: Job, clients: Sequence[int], tasks: Sequence[TrainTask], answers: Sequence[Any], memory: PartState
+) -> tuple[list[Update], dict[int, str], PartState]:
+    """What can be used of answers, who is refused and why, and what to remember of sizes; for the server and for peers.
+
+    ``answers[i]`` came from ``clients[i]``; ``tasks`` are what they were asked to do.
+    """
+    usable, refused = admit(job, clients, answers)
+    found, too_far, after = bound(job, {task.client: task for task in tasks}, usable, memory)
+    return found, {client: why for client in clients if (why := refused.get(client) or too_far.get(client))}, after
+
+
+def pool(job: Job, state: State, updates: Sequence[Update], draws: Mapping[int, int] | None = None) -> Pooled:
     """Weigh the updates and make the next model of them, if they are enough: the server, and every peer by itself.
 
-    ``job`` and ``state`` are what the server, or the peer, knows.
+    ``job`` and ``state`` are what the server, or the peer, knows; ``draws``: how often a client was drawn, if not once.
     """
+    nobody = Weighing(np.zeros(len(updates)))
     if len(updates) < job.rules.quorum:
-        return Pooled(state.params, state.server, Weighing(np.zeros(len(updates))), enough=False)
+        reason = f"{len(updates)} usable updates, quorum {job.rules.quorum}"
+        return Pooled(state.params, state.server, nobody, enough=False, reason=reason)
     watch = Stopwatch()
     context = Context(
-        state.params, state.round, job.clients, job.layout, job.seed, job.predict, job.node, job.own_labels
+        state.params, state.round, job.clients, job.layout, job.seed, job.predict, job.node, job.own_labels, draws or {}
     )
     weighing = safe_weights(job.method.weigher, updates, context)
     watch.lap("weigh")
-    with blamed(f"server rule {job.method.server.name!r}"):
+    with blamed(f"server rule {job.method.server.name!r}"), np.errstate(all="ignore"):
         params, server = job.method.server.apply(updates, weighing.weights, context, state.server)
+    if (wrong := model_problem(job, state.params, params, server)) is not None:
+        reason = f"server rule {job.method.server.name!r} made no model of {len(updates)} updates: {wrong}"
+        return Pooled(state.params, state.server, nobody, enough=False, reason=reason)
     watch.lap("aggregate")
     return Pooled(params, server, weighing, enough=True, seconds=watch.seconds)
 
@@ -273,6 +311,7 @@ def round_record(
         ],
         refused=[Refusal(client, reason) for client, reason in outcome.refused.items()],
         skipped=not outcome.enough,
+        reason=outcome.reason or None,
         effective_cohort=float(effective_cohort(weighing.weights)) if outcome.enough else 0.0,
         train_loss=float(np.mean([update.train_loss for update in updates])) if updates else None,
         bytes_down=traffic.down,
@@ -281,6 +320,8 @@ def round_record(
         in_distribution=evaluated.in_distribution,
         alignment=evaluated.alignment,
         averaged=evaluated.averaged,
+        parts=evaluated.parts,
+        virtual_seconds=outcome.virtual_seconds,
         seconds={**plan.seconds, **outcome.seconds, **seconds, "clients": sum(update.seconds for update in updates)},
     )
 
@@ -320,8 +361,3 @@ def told_bytes(job: Job, client: int) -> int:
     """Bytes of what a client told once, before the first round."""
     tables = (job.clients.facts[fact.name] for fact in job.method.facts_told("once") if fact.name in job.clients.facts)
     return sum(value.nbytes for table in tables if (value := table[client]) is not None)
-
-
-def update_bytes(job: Job, update: Update) -> int:
-    """Bytes of an update on its way: the model, and what goes along with it."""
-    return job.layout.nbytes + sum(array.nbytes for array in update.facts.values())

@@ -146,9 +146,14 @@ class TrainTasks:
         purpose: str = "train",
         limits: NDArray[np.int64] | None = None,
     ) -> TrainTask:
-        """To train from ``params`` (the state's); faults decide how many epochs the client manages."""
+        """To train from ``params`` (the state's); faults and the clock decide how many epochs the client manages."""
         job, state, training = self._job, self._state, self.training
         epochs = job.rules.faults.epochs(job.seed, state.round, client, self._clients, training.epochs)
+        if job.rules.clock is not None and job.devices is not None:
+            links = 1 if job.network is None else job.network.graph.degree[client]
+            size, model = int(job.clients.sizes[client]), links * job.layout.nbytes
+            fixed, each = job.devices.seconds(client, down=model, up=model), job.devices.seconds(client, samples=size)
+            epochs = job.rules.clock.epochs(epochs, fixed, each)
         return TrainTask(
             client=client,
             round=state.round,
@@ -163,6 +168,7 @@ class TrainTasks:
             limits=limits,
             rule=self._rule,
             broadcast=broadcast,
+            size=int(job.clients.sizes[client]) if job.rules.released_sizes else None,
         )
 
 

@@ -1,7 +1,7 @@
 """The nouns of a round: what clients hold and send, what the server knows, what a run remembers."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,9 @@ class State:
     client_states: Any = field(default_factory=dict)
     """What each client keeps, by client number: a mapping that ``|`` extends."""
     skipped: int = 0
-    """Rounds in a row that ended below the quorum."""
+    """Rounds in a row that came to nothing."""
+    admission: PartState = field(default_factory=dict)
+    """How large the updates of recent rounds were; see :mod:`entrofed.core.admission`."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,14 @@ class ClientTable:
     """How many values at the front of a model are trained; the rest are buffers."""
     facts: Mapping[str, FactTable] = field(default_factory=dict)
     """What clients told, by the name of the fact."""
+    output_bias: int | None = None
+    """Where the output layer's bias begins in a model's values, if it has one."""
+    rounds: int = 0
+    """How many rounds are planned; 0 where nobody knows."""
+    seconds: NDArray[np.float64] | None = None
+    """How long a round takes each of them, where there is a clock; a server sees it from when answers come."""
+    sized: bool = False
+    """Whether ``sizes`` is what clients have, and no claim may be above it."""
 
     def __post_init__(self) -> None:
         counts = self.facts.get(LABEL_COUNTS)
@@ -147,7 +157,8 @@ class ClientTable:
             name: table[clients] if isinstance(table, np.ndarray) else [table[k] for k in clients]
             for name, table in self.facts.items()
         }
-        return ClientTable(self.sizes[clients], self.classes, self.partition, self.trainable, facts)
+        seconds = None if self.seconds is None else self.seconds[clients]
+        return replace(self, sizes=self.sizes[clients], facts=facts, seconds=seconds)
 
 
 @dataclass(frozen=True)
@@ -160,6 +171,8 @@ class Selection:
     """What each pick rested on; one entry per pick, or none at all."""
     limits: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
     """Examples of each class that a client is to train on, where it is not to use all."""
+    draws: Mapping[int, int] = field(default_factory=dict)
+    """How often a client was drawn, where a selector can draw one more than once."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +200,8 @@ class Context:
     """The peer that pools; None for a server."""
     own_labels: NDArray[np.int64] | None = None
     """The labels that the peer itself has; None for a server, which has none."""
+    draws: Mapping[int, int] = field(default_factory=dict)
+    """How often the selector drew each client, where it can draw one more than once."""
 
     def stream(self, purpose: str) -> np.random.Generator:
         """The named stream of this round, for a peer of this peer."""

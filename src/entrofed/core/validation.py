@@ -5,7 +5,7 @@ weigher says is looked at in the same way: weights that are none are replaced.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,15 @@ from entrofed.core.params import Params
 from entrofed.core.parts import Fact, Weigher
 from entrofed.core.records import scalars
 from entrofed.core.types import Context, Failure, Update, Weighing
-from entrofed.errors import DataError, EntrofedError, blamed
+from entrofed.errors import DataError, EntrofedError, LostModelsError, blamed
 
 log = logging.getLogger("entrofed")
 
 MAX_EXAMPLES = 10**9
 """A client that claims more training examples than this is not believed."""
+
+EXPLODED = 1e4
+"""A model that is further than this times the length of the one before, and of a vector of ones, is none."""
 
 
 def as_numbers(value: Any) -> NDArray[np.float64]:
@@ -44,26 +47,46 @@ def fact_problem(fact: Fact, value: Any, classes: int) -> str | None:
 
 
 def problem(answer: Any, client: int, job: Job) -> str | None:
-    """The first thing wrong with what a client sent, or None."""
+    """The first thing wrong with what a client sent, or None; what cannot even be looked at is refused, too."""
     if isinstance(answer, Failure):
         return answer.reason
     if not isinstance(answer, Update):
         return f"not an update: {type(answer).__name__}"
-    if answer.client != client:
+    try:
+        return _problem(answer, client, job)
+    except LostModelsError:
+        raise
+    except Exception as error:
+        return f"it cannot be read: {type(error).__name__}: {error}"
+
+
+def _problem(answer: Update, client: int, job: Job) -> str | None:
+    if not _is_whole(answer.client) or answer.client != client:
         return f"answer in the name of client {answer.client}"
     if not isinstance(answer.params, Params):
         return f"no model but {type(answer.params).__name__}"
     if (wrong := answer.params.problem(job.layout)) is not None:
         return wrong
     for what, number in (("examples", answer.num_examples), ("steps", answer.num_steps)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool):
-            return f"number of {what} is not an integer: {number!r}"
+        if not _is_whole(number):
+            return f"number of {what} is not an integer: {str(number)[:50]}"
         if number < 0 or number > MAX_EXAMPLES:
             return f"absurd number of {what}: {number}"
         if number == 0:
             return f"no {what}"
     if job.rules.nonfinite != "propagate" and (count := answer.params.nonfinite):
         return f"{count} non-finite parameters"
+    for what, value in (
+        ("training loss", answer.train_loss),
+        ("training loss of the last epoch", answer.train_loss_last_epoch),
+        ("time", answer.seconds),
+        *((f"{term} of the loss", value) for term, value in answer.terms.items()),
+    ):
+        if not isinstance(value, float | int | np.floating | np.integer):
+            return f"its {what} is not a number: {str(value)[:50]}"
+    for what, array in answer.client_state.items():
+        if not isinstance(what, str) or not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+            return f"{str(what)[:50]}, which it keeps, is not an array of numbers"
     for what, fact in answer.facts.items():
         if not isinstance(fact, np.ndarray) or fact.dtype.kind not in "iuf" or not np.isfinite(fact).all():
             return f"{what} is not an array of finite numbers"
@@ -72,6 +95,31 @@ def problem(answer: Any, client: int, job: Job) -> str | None:
             return f"the reply lacks {asked.name}"
         if (wrong := fact_problem(asked, answer.facts[asked.name], job.clients.classes)) is not None:
             return f"{asked.name}: {wrong}"
+    return None
+
+
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+
+
+def model_problem(job: Job, before: Params, after: Params, server: Mapping[str, Any]) -> str | None:
+    """Why what a server rule made cannot be the next model, or None."""
+    if (wrong := after.problem(job.layout)) is not None:
+        return wrong
+    if job.rules.nonfinite == "propagate":
+        return None
+    if count := after.nonfinite:
+        return f"{count} of its values are not finite"
+    for name, array in server.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return f"what it remembers as {name!r} is not finite"
+    moved = after.moved(before, job.layout)
+    for what, far, length, number in (
+        ("parameters", moved.parameters, moved.parameters_before, job.layout.trainable),
+        ("buffers", moved.buffers, moved.buffers_before, job.layout.floats - job.layout.trainable),
+    ):
+        if job.rules.admission != "off" and far > EXPLODED * (length + number**0.5):
+            return f"its {what} went {far:.3g} far from {length:.3g}"
     return None
 
 
@@ -106,7 +154,7 @@ def check_first(answers: Sequence[Any]) -> None:
 
 def safe_weights(weigher: Weigher, updates: Sequence[Update], context: Context) -> Weighing:
     """The weigher's weights; where they are no weights at all, data-size weights, and a word about it."""
-    with blamed(f"weigher {weigher.name!r}"):
+    with blamed(f"weigher {weigher.name!r}"), np.errstate(all="ignore"):
         weighing = weigher.weigh(updates, context)
     weights = np.asarray(weighing.weights, np.float64)
     usable = weights.shape == (len(updates),) and np.isfinite(weights).all() and (weights >= 0).all()

@@ -17,7 +17,9 @@ from entrofed.data.dataset import Dataset
 from entrofed.data.hospitals import heart_hospitals
 from entrofed.data.shakespeare import shakespeare
 from entrofed.data.sources import ARCHIVES, File, files, place
+from entrofed.data.verified import check_files
 from entrofed.errors import DataError, unknown
+from entrofed.files import cache_folder
 
 SHIPPED = Path(__file__).parent / "shipped"
 """The folder of the tables that come with the package."""
@@ -63,7 +65,7 @@ def data_directory(option: Path | None = None) -> Path:
         return option
     if chosen := os.environ.get("ENTROFED_DATA"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrofed" / "data"
+    return cache_folder() / "data"
 
 
 def datasets() -> dict[str, DatasetEntry]:
@@ -92,6 +94,7 @@ def load(name: str, directory: Path | None = None) -> Dataset:
     missing = [file for file in entry.files if not place(root, file).is_file()]
     if missing and not unpacked:
         raise DataError(f"{name} is not in {root}. Fetch it, or get it by hand:\n{how_to_get(name, root, missing)}")
+    check_files(name, entry.files, root)
     data = entry.read(root)
     for part, expected, found in (("training", entry.train, data.train_y), ("test", entry.test, data.test_y)):
         if len(found) != expected:

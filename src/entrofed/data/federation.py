@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from hashlib import sha256
 from html import escape
 from pathlib import Path
@@ -12,26 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.seeds import stream
-from entrofed.data.assignment import assignment
 from entrofed.data.dataset import Dataset, Kind, Scaling, scaling
+from entrofed.data.dealing import BY_ROLE, NATURAL, Deal, dealt_out
 from entrofed.data.files.load import load_path, load_table
+from entrofed.data.overview import html_table, in_words
 from entrofed.data.own import dataset_of, dataset_of_clients
-from entrofed.data.partition import by_role, hold_out, label_counts, split_participants
-from entrofed.data.shards import Partition, deal_out, name_of
-from entrofed.data.shifts import FeatureShift, shifted
+from entrofed.data.partition import label_counts
+from entrofed.data.shards import Partition, name_of
+from entrofed.data.shifts import FeatureShift
 from entrofed.data.tabular.choice import Choice, Missing
-from entrofed.errors import ConfigError, DataError, check_options
-from entrofed.info.entropy import entropy_of_counts
-
-BY_ROLE = "by_role"
-"""The partition into natural owners."""
-NATURAL = "natural"
-"""Another name for it."""
-SHOWN = 30
-"""Clients that a notebook shows."""
-ASSIGNMENT = "assignment"
-"""The partition into the owners that the user names."""
+from entrofed.errors import ConfigError
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,7 +83,8 @@ class Federation:
         Federation(own: 2 clients, 12 training samples, 2 classes)
         """
         data = dataset_of_clients(clients, test=test, kind=kind, classes=classes)
-        return deal(data, partition=BY_ROLE, holdout=holdout, validation=validation, normalize=normalize, seed=seed)
+        how = Deal(BY_ROLE, holdout=holdout, validation=validation, normalize=normalize, seed=seed)
+        return deal(data, how)
 
     @classmethod
     def partition(
@@ -134,17 +125,8 @@ class Federation:
         >>> federation.sizes.tolist()
         [4, 4, 13, 3, 8]
         """
-        return deal(
-            dataset_of(x, y, test=test, kind=kind, classes=classes),
-            partition=partition,
-            clients=clients,
-            options=options,
-            holdout=holdout,
-            validation=validation,
-            participating=participating,
-            normalize=normalize,
-            seed=seed,
-        )
+        how = Deal(partition, clients, options, holdout, validation, participating, normalize, seed)
+        return deal(dataset_of(x, y, test=test, kind=kind, classes=classes), how)
 
     @classmethod
     def from_table(
@@ -190,18 +172,10 @@ class Federation:
         >>> Federation.from_table(visits, label="ill", client="hospital")
         Federation(table: 2 clients, 16 training samples, 2 classes)
         """
-        return _own(
-            table,
-            Choice(label, client, test, features, drop, missing),
-            partition=partition,
-            clients=clients,
-            options=options,
-            holdout=holdout,
-            validation=validation,
-            participating=participating,
-            normalize=normalize,
-            seed=seed,
-        )
+        choice = Choice(label, client, test, features, drop, missing)
+        dealt = partition or _usual(client, clients)
+        how = Deal(dealt, clients, options, holdout, validation, participating, normalize, seed)
+        return deal(load_path(table, choice) if isinstance(table, str | Path) else load_table(table, choice), how)
 
     @classmethod
     def from_files(
@@ -233,18 +207,10 @@ class Federation:
 
         All else is as for :meth:`from_table` and :meth:`from_clients`.
         """
-        return _own(
-            path,
-            Choice(label, client, test, kind=kind, size=size),
-            partition=partition,
-            clients=clients,
-            options=options,
-            holdout=holdout,
-            validation=validation,
-            participating=participating,
-            normalize=normalize,
-            seed=seed,
-        )
+        choice = Choice(label, client, test, kind=kind, size=size)
+        dealt = partition or _usual(client, clients)
+        how = Deal(dealt, clients, options, holdout, validation, participating, normalize, seed)
+        return deal(load_path(path, choice), how)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -258,25 +224,11 @@ class Federation:
 
     def describe(self) -> str:
         """Clients, samples, classes and how unequal they are, in a few lines."""
-        data, sizes = self.data, self.sizes
-        held = (self.label_counts > 0).sum(axis=1)
-        alone = entropy_of_counts(self.label_counts[sizes > 0], base="bits").mean()
-        pooled = float(entropy_of_counts(self.label_counts.sum(axis=0), base="bits"))
-        shape = "x".join(str(side) for side in data.train_x.shape[1:])
-        tested = [f"{len(data.test_y):,} test samples", f"{data.validation_size:,} for validation"]
-        taking_part = f", {len(self.participants):,} of them take part" if len(self.participants) < len(sizes) else ""
-        empty = f", {(sizes == 0).sum():,} have none" if (sizes == 0).any() else ""
-        return "\n".join(
-            [
-                f"{data.name}: {data.kind} data of shape {shape}, {len(data.classes):,} classes, "
-                + ", ".join(tested if data.validation_size else tested[:1]),
-                f"{len(sizes):,} clients{taking_part}",
-                f"samples of a client: {sizes.min():,} to {sizes.max():,}, median {np.median(sizes):,.0f}, "
-                f"{sizes.sum():,} in all{empty}",
-                f"classes of a client: {held.min()} to {held.max()}, mean {held.mean():.1f}",
-                f"label entropy: {alone:.2f} bits in a client (mean), {pooled:.2f} over all",
-            ]
-        )
+        return in_words(self.data, self.label_counts, len(self.participants))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: who holds what."""
+        return f"<pre>{escape(self.describe())}</pre>{html_table(self.data.classes, self.label_counts, self.names)}"
 
     def only(self, clients: Sequence[int | str]) -> "Federation":
         """The same data and clients, of which only these take part; by number or name.
@@ -295,21 +247,6 @@ class Federation:
             raise ConfigError("no client is left to take part; name at least one")
         return replace(self, participants=np.unique([numbers[client] for client in clients]))
 
-    def _repr_html_(self) -> str:
-        """For notebooks: who holds what, a row per client (the first 30), the darker the more of its samples."""
-        head = "".join(f"<th>{escape(name)}</th>" for name in self.data.classes)
-        rows = []
-        for k, counts in enumerate(self.label_counts[:SHOWN]):
-            shares = counts / max(int(counts.sum()), 1)
-            cells = "".join(
-                f'<td style="background:rgba(31,119,180,{share:.2f})">{count}</td>'
-                for count, share in zip(counts, shares, strict=True)
-            )
-            name = escape(self.names[k]) if self.names else str(k)
-            rows.append(f"<tr><th>{name}</th>{cells}</tr>")
-        more = f"<p>and {len(self.shards) - SHOWN:,} more clients</p>" if len(self.shards) > SHOWN else ""
-        return f"<pre>{escape(self.describe())}</pre><table><tr><th></th>{head}</tr>{''.join(rows)}</table>{more}"
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all that training sees: samples, labels, who holds which, and their scaling; computed once."""
@@ -326,84 +263,14 @@ class Federation:
         return found.hexdigest()
 
 
-def deal(
-    data: Dataset,
-    *,
-    partition: Partition = "iid",
-    clients: int | None = None,
-    options: Mapping[str, Any] | None = None,
-    holdout: float = 0.0,
-    validation: float = 0.0,
-    participating: int | None = None,
-    normalize: str = "standard",
-    seed: int = 0,
-) -> Federation:
-    """Deal a dataset out; the same seed deals the same way, wherever the data comes from.
-
-    The arguments are those of :meth:`Federation.partition`.
-    """
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise ConfigError(f"seed must be a whole number from 0 on, not {seed!r}")
-    name, options = name_of(partition), dict(options or {})
-    if partition == NATURAL:
-        partition = BY_ROLE
-    if partition == ASSIGNMENT and clients is not None:
-        raise ConfigError(f"clients = {clients} does not apply to partition {name!r}; leave it out")
-    names: tuple[str, ...] = ()
-    if partition == ASSIGNMENT:
-        check_options(f"partition {ASSIGNMENT!r}", assignment, options)
-        owners, names = assignment(data.train_y, **options)
-        data, partition = replace(data, roles=owners, role_names=names), BY_ROLE
-    if validation:
-        data = data.set_aside(validation, stream(seed, "validation"))
-    if partition == BY_ROLE:
-        if data.roles is None:
-            raise ConfigError(
-                f"data.partition = {name!r}: {data.name!r} has no natural owners of samples; name the column of a "
-                "table that says them (client), or choose another partition and a number of clients"
-            )
-        dealt, names = by_role(data.roles, len(data.role_names)), data.role_names
-        if clients is not None:
-            dealt, names = _some(dealt, names, clients, stream(seed, "partition"))
-    else:
-        dealt = deal_out(data.train_y, partition, clients, options, stream(seed, "partition"))
-    train_x, feature_shift = shifted(data, partition, dealt, options, partial(stream, seed, "shift"))
-    data = replace(data, train_x=train_x)
-    shards, holdouts = hold_out(dealt, holdout, stream(seed, "holdout"))
-    participants = np.arange(len(shards))
-    if participating is not None:
-        participants, _ = split_participants(len(shards), participating, stream(seed, "participants"))
-    if not any(len(shards[k]) for k in participants):
-        raise DataError(f"none of the {len(participants)} clients that take part has samples to train on")
-    shift, scale = scaling(data, normalize)
-    return Federation(
-        data=data,
-        shift=shift,
-        scale=scale,
-        shards=tuple(shards),
-        holdouts=tuple(holdouts),
-        participants=participants,
-        label_counts=label_counts(data.train_y, shards, len(data.classes)),
-        names=names,
-        dealt=name,
-        feature_shift=feature_shift,
-    )
+def deal(data: Dataset, how: Deal) -> Federation:
+    """Deal a dataset out, wherever it comes from."""
+    dealt = dealt_out(data, how)
+    shift, scale = scaling(dealt.data, how.normalize)
+    counts = label_counts(dealt.data.train_y, dealt.shards, len(data.classes))
+    return Federation(shift=shift, scale=scale, label_counts=counts, dealt=name_of(how.partition), **dealt._asdict())
 
 
-def _own(source: Any, choice: Choice, *, partition: Partition | None, clients: int | None, **rest: Any) -> Federation:
-    """The user's own data dealt out: to natural clients unless a partition or only their number is given."""
-    data = load_path(source, choice) if isinstance(source, str | Path) else load_table(source, choice)
-    default: Partition = NATURAL if choice.client is not None or clients is None else "iid"
-    return deal(data, partition=default if partition is None else partition, clients=clients, **rest)
-
-
-def _some(
-    dealt: list[NDArray[np.int64]], names: tuple[str, ...], clients: int, rng: np.random.Generator
-) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
-    """So many of the natural owners, drawn at random; nobody trains on what the others have."""
-    if not isinstance(clients, int | np.integer) or not 1 <= clients <= len(dealt):
-        raise ConfigError(
-            f"clients = {clients!r}, but of the natural owners a whole number from 1 to {len(dealt)} can be taken"
-        )
-    kept = np.sort(rng.permutation(len(dealt))[:clients]).tolist()
-    return [dealt[k] for k in kept], tuple(names[k] for k in kept) if names else ()
+def _usual(client: str | None, clients: int | None) -> Partition:
+    """How the user's own data is dealt out: to natural clients, unless only a number of clients is given."""
+    return NATURAL if client is not None or clients is None else "iid"

@@ -4,8 +4,6 @@ A download goes to ``NAME.part`` beside its place, is taken up again where it st
 once its SHA-256 is right. Archives are never unpacked as a whole: only the members we name are written.
 """
 
-import gzip
-import hashlib
 import http.client
 import os
 import ssl
@@ -16,13 +14,13 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
 from entrofed import __version__
 from entrofed.data.catalog import SHIPPED, dataset_entry, how_to_get
 from entrofed.data.sources import File, place
+from entrofed.data.verified import is_right, right
 from entrofed.errors import DataError
 
 Progress = Callable[[str, int, int], None]
@@ -91,30 +89,13 @@ def fetch(name: str, directory: Path, progress: Progress | None = None) -> list[
 def _state(path: Path, file: File) -> Literal["ok", "missing", "damaged"]:
     if not path.is_file():
         return "missing"
-    if path.name != Path(file.path).name:
-        return "ok" if _right_packed(path, file) else "damaged"
-    return "ok" if path.stat().st_size == file.size and _right(path, file) else "damaged"
+    return "ok" if is_right(path, file) else "damaged"
 
 
 def _folder_state(path: Path, count: int) -> Literal["ok", "missing", "damaged"]:
     if not path.is_dir():
         return "missing"
     return "ok" if sum(1 for _ in path.glob("*.png")) == count else "damaged"
-
-
-def _right(path: Path, file: File) -> bool:
-    method = hashlib.sha256 if file.sha256 else partial(hashlib.md5, usedforsecurity=False)
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, method).hexdigest() == (file.sha256 or file.md5)
-
-
-def _right_packed(path: Path, file: File) -> bool:
-    """The same for a file that is there gzipped; never more than its size is unpacked."""
-    try:
-        with gzip.open(path) as stream:
-            return hashlib.sha256(stream.read(file.size + 1)).hexdigest() == file.sha256
-    except (OSError, EOFError, zlib.error):
-        return False
 
 
 def _download(file: File, directory: Path, progress: Progress | None, reasons: list[str]) -> bool:
@@ -131,7 +112,7 @@ def _download(file: File, directory: Path, progress: Progress | None, reasons: l
         size = part.stat().st_size
         if size < file.size:
             reasons.append(f"Tried {url}: it broke off after {size:,} of {file.size:,} bytes; fetch again to go on")
-        elif size == file.size and _right(part, file):
+        elif size == file.size and right(part, file):
             part.replace(target)
             return True
         else:
@@ -202,7 +183,7 @@ def _write(member: IO[bytes], directory: Path, file: File) -> None:
             out.write(chunk)
             left -= len(chunk)
         _settle(out)
-    if left != 1 or not _right(part, file):
+    if left != 1 or not right(part, file):
         part.unlink()
         raise DataError(f"{target}: the archive's {file.member} is not the published one. Delete it and fetch again.")
     part.replace(target)

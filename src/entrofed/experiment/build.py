@@ -4,17 +4,19 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from entrofed.backends.base import Workload
 from entrofed.client.augment import NEED_COLOUR
 from entrofed.client.device import check_device
 from entrofed.client.metrics import Metric
+from entrofed.client.native import replace_blocks
 from entrofed.core.gossip import first_state
 from entrofed.core.graphs import build_graph
 from entrofed.core.job import Job, Network, Rules
@@ -23,15 +25,20 @@ from entrofed.core.parts import VALIDATION, LabelFact, Method
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState, State
 from entrofed.data.catalog import load
+from entrofed.data.dealing import Deal
 from entrofed.data.federation import Federation, deal
 from entrofed.data.files.load import load_path
 from entrofed.errors import ConfigError, blamed
 from entrofed.experiment.chosen import chosen_metrics
-from entrofed.experiment.config import DataSection, Experiment
+from entrofed.experiment.config import Experiment
 from entrofed.experiment.judge import judged_on
 from entrofed.experiment.network import OwnNetwork, builder
+from entrofed.experiment.protection import Protection, protect
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.sections.data import DataSection
 from entrofed.privacy.counts import Release, checked_counts, release
+from entrofed.privacy.secure import Secure, unjudged
+from entrofed.privacy.updates import check_layout
 from entrofed.registry import completed
 
 
@@ -102,7 +109,7 @@ def prepare(
         check_device(experiment.engine.device)
     if experiment.engine.compile and here and not there:
         raise ConfigError(
-            f"engine.compile = true needs a C++ compiler, and there is no {called!r}; install one, name another in the "
+            f"engine.compile needs a C++ compiler, and there is no {called!r}; install one, name another in the "
             "environment variable CXX, or leave engine.compile out"
         )
     if federation is None:
@@ -118,6 +125,12 @@ def prepare(
             f"method {experiment.method.name!r} weighs by predictions on a validation set, and {data.name!r} has none; "
             "let the server keep a share of the training data, for example data.validation = 0.1"
         )
+    if "validation" in experiment.evaluate_on and not data.validation_size:
+        raise ConfigError(
+            f"evaluate_on names the validation set, and {data.name!r} has none; set for example data.validation = 0.1, "
+            "or leave it out"
+        )
+    _check_cohort(experiment, method, len(federation.participants))
     network = builder(experiment.model if model is None else model, data)
     if isinstance(network, OwnNetwork):
         network = network.fitted(method.server.network, federation)
@@ -127,6 +140,10 @@ def prepare(
     method.objective.check(first)
     method.objective.check_classes(len(data.classes))
     layout = Layout.of(first)
+    if experiment.privacy is not None and experiment.privacy.updates is not None:
+        check_layout(layout)
+    if experiment.engine.compile == "native" and here:
+        replace_blocks(build(), data.train_x.shape[1:] if data.kind == "image" else ())
     return Setup(
         experiment,
         method,
@@ -140,20 +157,31 @@ def prepare(
     )
 
 
+def _check_cohort(experiment: Experiment, method: Method, clients: int) -> None:
+    """Raise a ConfigError if a cohort was asked for that is larger than the federation; the default is cut to it."""
+    cohort, default = experiment.method.cohort, type(experiment.method).model_fields["cohort"].default
+    if cohort in (default, clients) or experiment.topology is not None or method.selector.name == "full":
+        return
+    if isinstance(cohort, int) and cohort > clients:
+        raise ConfigError(
+            f"method.cohort = {cohort}, and {clients} clients take part; choose at most {clients}, or a share like 0.5"
+        )
+
+
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
     """Load the data and deal it out; the same seed deals the same way for every method."""
     data = load(section.name, directory) if section.path is None else load_path(section.path, section.choice())
-    return deal(
-        data,
-        partition=section.partition,
-        clients=section.clients,
-        options=section.partition_options(),
-        holdout=section.holdout,
-        validation=section.validation,
-        participating=section.participating,
-        normalize=section.normalize,
-        seed=seed,
+    how = Deal(
+        section.partition,
+        section.clients,
+        section.partition_options(),
+        section.holdout,
+        section.validation,
+        section.participating,
+        section.normalize,
+        seed,
     )
+    return deal(data, how)
 
 
 def _peers(experiment: Experiment, federation: Federation) -> Network | None:
@@ -163,7 +191,7 @@ def _peers(experiment: Experiment, federation: Federation) -> Network | None:
     rng = stream(experiment.seed, "topology")
     graph = build_graph(section.kind, len(federation.shards), rng, **section.options())
     labels = tuple(np.flatnonzero(row) for row in federation.label_counts)
-    return Network(graph, section.up, section.message_loss, section.split, labels)
+    return Network(graph, section.up, section.message_loss, section.split, labels, section.training)
 
 
 def rules_of(experiment: Experiment, clients: int) -> Rules:
@@ -174,6 +202,7 @@ def rules_of(experiment: Experiment, clients: int) -> Rules:
         cohort=section.cohort_size(clients),
         quorum=section.quorum,
         nonfinite=section.nonfinite,
+        admission=section.admission,
         training=section.training(),
         lr_decay=section.lr_decay,
         schedule=section.schedule,
@@ -181,6 +210,7 @@ def rules_of(experiment: Experiment, clients: int) -> Rules:
         evaluate_last=experiment.evaluate_last,
         alignment_every=experiment.alignment_every,
         faults=experiment.faults,
+        clock=experiment.clock,
         released_sizes=experiment.privacy is not None and experiment.privacy.sizes,
     )
 
@@ -196,7 +226,7 @@ def release_once(setup: Setup, folder: RunFolder) -> Release | None:
     claimed = experiment.faults.claimed(experiment.seed, federation.label_counts)
     counts = checked_counts(claimed, len(federation.data.classes))
     privacy = experiment.privacy
-    if privacy is None:
+    if privacy is None or privacy.epsilon is None:
         return Release(counts.astype(np.float64), {})
     before = folder.released()
     if before is not None and before.counts.shape == counts.shape:
@@ -226,15 +256,52 @@ def client_table(setup: Setup, released: Release | None) -> ClientTable:
         classes=len(federation.data.classes),
         partition=federation.dealt,
         trainable=setup.layout.trainable,
+        output_bias=setup.layout.output_bias(len(federation.data.classes)),
+        rounds=setup.experiment.rounds,
         facts=facts,
+        seconds=_round_seconds(setup),
+        sized=True,
     )
 
 
+def _round_seconds(setup: Setup) -> NDArray[np.float64] | None:
+    """How long a round takes each client on the virtual clock: the model down, all epochs, the model up."""
+    experiment, sizes, model = setup.experiment, setup.federation.sizes, setup.layout.nbytes
+    if experiment.clock is None:
+        return None
+    devices, epochs = experiment.clock.drawn(experiment.seed, len(sizes)), experiment.method.epochs
+    whole = [devices.seconds(k, samples=epochs * n, down=model, up=model) for k, n in enumerate(sizes.tolist())]
+    return np.array(whole)
+
+
 def job_of(setup: Setup, clients: ClientTable) -> Job:
-    """What is the same in every round of the experiment."""
+    """What is the same in every round of the experiment; its updates are not protected yet."""
     participants = setup.federation.participants
     rules = rules_of(setup.experiment, len(participants))
-    return Job(setup.method, rules, clients, participants, setup.layout, setup.experiment.seed, network=setup.network)
+    clock, seed = rules.clock, setup.experiment.seed
+    devices = None if clock is None else clock.drawn(seed, len(clients.sizes))
+    return Job(setup.method, rules, clients, participants, setup.layout, seed, network=setup.network, devices=devices)
+
+
+def protected(setup: Setup, job: Job) -> tuple[Job, Protection | None]:
+    """The job with a method whose updates are protected as the experiment asks, and what its rounds then cost."""
+    privacy, rules = setup.experiment.privacy, job.rules
+    if privacy is None or privacy.updates is None:
+        if privacy is None or not privacy.secure:
+            return job, None
+        method = replace(job.method, server=Secure(job.method.server))
+        return replace(job, method=method, rules=replace(rules, admission="off")), None
+    protection = protect(
+        privacy,
+        job.method,
+        job.clients,
+        participants=len(job.participants),
+        cohort=rules.cohort,
+        rounds=rules.rounds,
+        quorum=rules.quorum,
+        peers=job.network is not None,
+    )
+    return replace(job, method=protection.method, rules=unjudged(rules)), protection
 
 
 def first_state_of(job: Job, params: Params, client_states: Mapping[int, PartState]) -> State:

@@ -26,7 +26,7 @@ from entrofed.files import write_whole
 KEEP = 2
 """Checkpoints kept: if the last is damaged, the one before it serves."""
 
-SECTIONS = ("model", "run", "selector", "server", "memory")
+SECTIONS = ("model", "run", "selector", "server", "memory", "admission")
 """What the name of a tensor begins with."""
 
 
@@ -34,7 +34,11 @@ def pack(state: State, layout: Layout, memory: Mapping[int, str]) -> bytes:
     """A state as the bytes of a safetensors file; of what clients keep, the SHA-256 given."""
     tensors: dict[str, NDArray[Any]] = {f"model/{name}": array for name, array in layout.split(state.params).items()}
     tensors["run/round"], tensors["run/skipped"] = np.array([state.round]), np.array([state.skipped])
-    for section, values in (("selector", state.selector), ("server", state.server)):
+    for section, values in (
+        ("selector", state.selector),
+        ("server", state.server),
+        ("admission", state.admission),
+    ):
         tensors |= {f"{section}/{name}": array for name, array in values.items()}
     for client, digest in memory.items():
         tensors[f"memory/{client}"] = np.frombuffer(bytes.fromhex(digest), np.uint8)
@@ -57,6 +61,7 @@ def unpack(raw: bytes, layout: Layout, store: ClientStateStore) -> State:
             server=sections["server"],
             client_states=ClientStates(store, memory),
             skipped=int(sections["run"]["skipped"][0]),
+            admission=sections["admission"],
         )
     except (SafetensorError, KeyError, ValueError, IndexError) as error:
         raise CheckpointError(f"not a checkpoint of this model: {error}") from None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import add
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from entrofed.data.federation import Federation
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
 
+Part = Literal["training", "validation"]
+"""What may be evaluated besides the test set: what clients train on, and the server's validation set."""
 FEW_CLASSES = 32
 """Up to so many classes, records have the confusion matrix of the test set; more would swell them."""
 
@@ -28,7 +31,8 @@ FEW_CLASSES = 32
 class FederationEvaluation(Evaluation):
     """Evaluates on the test part of a dataset, and on what its clients hold out.
 
-    ``chosen`` are more metrics, by name; ``by_client`` asks for the accuracy of each client on its own held-out data.
+    ``chosen`` are more metrics, by name; ``by_client`` asks for the accuracy of each client on its own held-out data;
+    ``parts`` are evaluated along with the test set.
     """
 
     def __init__(
@@ -39,7 +43,11 @@ class FederationEvaluation(Evaluation):
         chosen: Mapping[str, Metric] | None = None,
         *,
         by_client: bool = False,
+        parts: Sequence[Part] = (),
     ) -> None:
+        shards = [federation.shards[client] for client in federation.participants]
+        rows = {"training": np.concatenate(shards), "validation": np.arange(federation.data.validation_size)}
+        self._parts = {part: rows[part] for part in parts}
         self._federation, self._rules, self._backend = federation, rules, backend
         self._chosen, self._by_client = chosen or {}, by_client
         self._test = np.arange(len(federation.data.test_y))
@@ -63,18 +71,24 @@ class FederationEvaluation(Evaluation):
             rows = np.concatenate([federation.shards[client] for client in federation.participants])
             weights = outcome.weighing.weights
             alignment = measure_alignment(self._backend, before.params, outcome.updates, weights, plan.lr, rows)
-        test, inside, averaged = None, None, None
+        test, inside, averaged, parts = None, None, None, dict[str, Metrics]()
         if rules.evaluated(after.round):
             test = self._metrics(after.params, "test", self._test)
             if outcome.beside is not None:
                 averaged = self._metrics(outcome.beside, "test", self._test)
+            for part, rows in self._parts.items():
+                parts[part] = self._metrics(after.params, {"training": "train", "validation": "valid"}[part], rows)
             held_out = [federation.holdouts[client] for client in chosen]
             if any(len(rows) for rows in held_out):
                 inside = self._metrics(after.params, "train", np.concatenate(held_out))
                 if self._by_client:
                     fairness = client_accuracy(self._client_accuracies(after.params))
                     inside = replace(inside, extra=inside.extra | fairness)
-        return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment, averaged)
+        return Evaluated(self.cohort_entropy(outcome.used), test, inside, alignment, averaged, parts)
+
+    def of_test(self, params: Params) -> Metrics:
+        """Of a model on the test data."""
+        return self._metrics(params, "test", self._test)
 
     def accuracy(self, params: Params, part: str) -> float:
         """Of a model on the ``validation`` set, or on all that participants hold out (``holdout``)."""

@@ -22,9 +22,11 @@ from entrofed.core.types import State
 from entrofed.data.federation import Federation
 from entrofed.errors import CheckpointError
 from entrofed.experiment.judge import Best
-from entrofed.files import write_whole
+from entrofed.experiment.manifest import read_listed, write_listed
 
 NAME = "model.safetensors"
+AT_END = "model-at-end.safetensors"
+"""The model that a server rule makes at the end, beside the other."""
 KEY = "entrofed"
 
 
@@ -81,7 +83,7 @@ class ModelFile:
             {KEY: json.dumps({**self.facts, **which})},  # one key: of several, the order is not always the same
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, raw)
+        write_listed(self.path, raw)
 
     def best(self) -> Best:
         """Which model is stored as the best; nothing is better than none."""
@@ -95,11 +97,12 @@ class ModelFile:
 def model_facts(path: Path) -> dict[str, Any]:
     """The metadata of a stored model; a CheckpointError if there is none."""
     try:
+        read_listed(path)
         with safe_open(path, "numpy") as file:
             facts: dict[str, Any] = json.loads((file.metadata() or {})[KEY])
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no model yet") from None
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+    except (OSError, SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: not a model of a run: {error}") from None
     if not isinstance(facts, dict):
         raise CheckpointError(f"{path}: not a model of a run: its metadata is no table")

@@ -17,6 +17,7 @@ from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.judge import Best, Judge
 from entrofed.experiment.model_file import ModelFile
 from entrofed.experiment.run_folder import RunFolder, json_line
+from entrofed.files import open_own
 
 log = logging.getLogger("entrofed")
 
@@ -49,7 +50,7 @@ class Runner:
         model: ModelFile | None = None,
     ) -> None:
         self.folder, self._max_skipped, self._quorum = folder, max_skipped, quorum
-        self._every, self._before_save = checkpoint_seconds, before_save
+        self.checkpoint_seconds, self._before_save = checkpoint_seconds, before_save
         self._judge, self._model = judge, model
         self.client_states: Any = {}
         self._checkpoints: Checkpoints | None = None
@@ -62,10 +63,11 @@ class Runner:
         """Until its model is stored."""
         self._file: IO[str] | None = None
 
-    def begin(self, first: State, *, resume: bool, start_over: bool = True) -> None:
+    def begin(self, first: State, *, resume: bool, start_over: bool = False) -> None:
         """Start from the first state, or from the last intact checkpoint.
 
-        ``start_over``: where there are checkpoints and none is intact, begin anew; else that is an error.
+        ``start_over``: where there are checkpoints and none is intact, put the records aside and begin anew; else that
+        is an error.
         """
         self.state = self._first = first
         if resume:
@@ -82,8 +84,11 @@ class Runner:
             log.warning("%s; going back to the checkpoint before", problem)
         if state is None and problems and not start_over:
             raise CheckpointError(
-                f"{self._checkpoints.folder}: no checkpoint can be used; take another folder to begin anew"
+                f"{self._checkpoints.folder}: no checkpoint can be used: {'; '.join(problems)}. Bring back the files "
+                "as they were, take another folder, or begin anew with --from-scratch"
             )
+        if state is None and problems and self.folder is not None:
+            log.warning("beginning anew; the records so far are in %s", self.folder.start_over())
         if state is not None:
             self._checkpoints.prune(state.round)
         self.state = state or self._first
@@ -123,11 +128,13 @@ class Runner:
         self.state = state
         if accuracy is not None and accuracy > self._best.accuracy:
             self._best, self._best_state = Best(accuracy, state.round), replace(state, client_states={})
-        if time.monotonic() - self._saved_at >= self._every:
+        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             self._save()
         observer(record)
         if state.skipped >= self._max_skipped:
             where = "" if self.folder is None else f"{self.folder.label}: "
+            if record.reason is not None and "quorum" not in record.reason:
+                raise QuorumError(f"{where}{state.skipped} rounds in a row came to nothing; the last: {record.reason}")
             raise QuorumError(
                 f"{where}{state.skipped} rounds in a row had fewer than {self._quorum} usable updates (method.quorum); "
                 "the reasons are in the log"
@@ -151,7 +158,7 @@ class Runner:
         if self.folder is None:
             yield
             return
-        with (self.folder.path / "metrics.jsonl").open("a", encoding="utf-8") as self._file:
+        with open_own(self.folder.path / "metrics.jsonl") as self._file:
             try:
                 yield
             except LostModelsError:
@@ -172,6 +179,8 @@ class Runner:
         os.fsync(self._file.fileno())
         self._save_model()
         self._checkpoints.save(self.state)
+        if self.folder is not None:
+            self.folder.forget_replaced()
         self._saved, self._saved_at = self.state.round, time.monotonic()
 
     def _save_model(self) -> None:

@@ -12,6 +12,7 @@
       summary.json         final metrics, at the end
       released.json        noised label counts as they left the clients, and what that cost
       log.txt
+      manifest.json        the SHA-256 of each of these; every line of metrics.jsonl carries its own
       model.safetensors    the best model so far, for use elsewhere; see :mod:`entrofed.experiment.model_file`
       checkpoints/         round-000049.safetensors + .json
       memory/              what clients keep, a file each, named by its SHA-256; checkpoints refer to them
@@ -19,15 +20,17 @@
 """
 
 import json
+import logging
 import os
 import platform
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow
@@ -37,17 +40,23 @@ from entrofed import __version__
 from entrofed.core.parts import Method
 from entrofed.core.records import RoundRecord
 from entrofed.data.federation import Federation
-from entrofed.errors import CheckpointError, ConfigError, DataError
+from entrofed.errors import CheckpointError, ConfigError, DataError, EntrofedError
 from entrofed.experiment.config import Experiment, read, to_toml
+from entrofed.experiment.manifest import list_grown, read_listed, seal_holds, sealed, unlist, write_listed
 from entrofed.experiment.toml import flat
-from entrofed.files import sweep, write_whole
+from entrofed.files import open_own, sweep, write_whole
 from entrofed.privacy.counts import Release
 from entrofed.registry import PART_KINDS, describe
 
+T = TypeVar("T")
+
+REPLACED, LOCK = ".replaced", "lock"
+"""The run that is being replaced, and the file that holds a folder."""
+
 
 def json_line(record: RoundRecord) -> str:
-    """A record as one line of JSON."""
-    return json.dumps(record.to_json()) + "\n"
+    """A record as one line of JSON that carries its own digest."""
+    return sealed(json.dumps(record.to_json())) + "\n"
 
 
 @dataclass(frozen=True)
@@ -70,9 +79,9 @@ class RunFolder:
         """Whether a run was started here."""
         return (self.path / "experiment.toml").exists()
 
-    def check(self, experiment: Experiment, *, resume: bool) -> None:
+    def check(self, experiment: Experiment, *, resume: bool, overwrite: bool = False) -> None:
         """Raise a ConfigError if a run of this experiment cannot begin, or go on, here."""
-        if not self.exists():
+        if not self.exists() or overwrite:
             return
         if not resume:
             raise ConfigError(
@@ -93,14 +102,15 @@ class RunFolder:
     def start(self, experiment: Experiment, method: Method) -> None:
         """Write what is known before the first round."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
-        write_whole(self.path / "method.json", json.dumps(method_facts(method), indent=2) + "\n")
-        write_whole(self.path / "experiment.toml", to_toml(experiment))
+        write_listed(self.path / "environment.json", json.dumps(environment(), indent=2) + "\n")
+        write_listed(self.path / "method.json", json.dumps(method_facts(method), indent=2) + "\n")
+        write_listed(self.path / "experiment.toml", to_toml(experiment))
 
     def experiment(self) -> Experiment:
         """The resolved configuration; it may name parts that are not installed here."""
         if not self.exists():
             raise CheckpointError(f"{self.path}: not a run (there is no experiment.toml in it)")
+        read_listed(self.path / "experiment.toml")
         return read(self.path / "experiment.toml", stored=True)
 
     def method(self) -> dict[str, Any] | None:
@@ -109,31 +119,37 @@ class RunFolder:
 
     def _json(self, name: str) -> dict[str, Any] | None:
         try:
-            return dict(json.loads((self.path / name).read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError, TypeError):
+            return dict(json.loads(read_listed(self.path / name)))
+        except (FileNotFoundError, ValueError, TypeError, RecursionError):
             return None
 
     def records(self) -> list[RoundRecord]:
         """The rounds recorded so far; a half-written last line (a run that was killed) is left out."""
+        path = self.path / "metrics.jsonl"
         try:
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+            lines = read_listed(path).split(b"\n")
         except FileNotFoundError:
             return []
         records: list[RoundRecord] = []
         for number, line in enumerate(lines[:-1]):
             try:
-                records.append(RoundRecord.from_json(json.loads(line)))
-            except (ValueError, DataError):
-                raise CheckpointError(f"{self.path / 'metrics.jsonl'}: line {number + 1} is damaged") from None
+                words = line.decode()
+                if not seal_holds(words):
+                    raise DataError("its digest is another")
+                records.append(RoundRecord.from_json(json.loads(words)))
+            except (ValueError, DataError, RecursionError) as error:
+                raise CheckpointError(f"{path}: line {number + 1} is damaged: {error}") from None
         return records
 
     def summary(self) -> dict[str, Any] | None:
         """Final figures, if the run is finished."""
         try:
-            found: dict[str, Any] = json.loads((self.path / "summary.json").read_text())
+            found: dict[str, Any] = json.loads(read_listed(self.path / "summary.json"))
+            if not isinstance(found, dict):
+                raise TypeError
         except FileNotFoundError:
             return None
-        except ValueError:
+        except (ValueError, TypeError, RecursionError):
             raise CheckpointError(
                 f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew"
             ) from None
@@ -159,7 +175,7 @@ class RunFolder:
             "participants": federation.participants.tolist(),
             "label_counts": federation.label_counts.tolist(),
         }
-        write_whole(self.path / "federation.json", json.dumps(content) + "\n")
+        write_listed(self.path / "federation.json", json.dumps(content) + "\n")
 
     def federation_facts(self) -> dict[str, Any] | None:
         """What :meth:`keep_federation` stored."""
@@ -168,21 +184,55 @@ class RunFolder:
     def keep_release(self, released: Release) -> None:
         """Store label counts at the moment they leave the clients."""
         content = {"spent": released.spent, "counts": released.counts.tolist()}
-        write_whole(self.path / "released.json", json.dumps(content) + "\n")
+        write_listed(self.path / "released.json", json.dumps(content) + "\n")
 
     def released(self) -> Release | None:
         """The label counts that left the clients when the run began."""
         path = self.path / "released.json"
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = json.loads(read_listed(path))
             return Release(np.array(content["counts"], np.float64), content["spent"])
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise CheckpointError(
                 f"{path}: not readable; the noised counts are lost. To draw them anew spends the budget again: "
                 "start the run anew with --overwrite if that is meant"
             ) from None
+
+    def move_aside(self) -> None:
+        """Put what lies here into a folder of its own, until a new run has come to its first checkpoint."""
+        aside = self.path / REPLACED
+        if aside.exists():  # a new run that came to nothing lies over an old one: that is the one to keep
+            self._clear()
+            return
+        aside.mkdir()
+        for path in self._content():
+            path.rename(aside / path.name)
+
+    def forget_replaced(self) -> None:
+        """Delete the run that a new one has replaced."""
+        if (self.path / REPLACED).is_dir():
+            shutil.rmtree(self.path / REPLACED)
+
+    def _clear(self) -> None:
+        for path in self._content():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def _content(self) -> list[Path]:
+        return [path for path in self.path.iterdir() if path.name not in (REPLACED, LOCK)]
+
+    def start_over(self) -> Path:
+        """Put the records aside that no checkpoint covers; returns where they are."""
+        number = 1
+        while (aside := self.path / f"metrics-{number}.jsonl").exists():
+            number += 1
+        unlist(self.path / "metrics.jsonl")
+        (self.path / "metrics.jsonl").rename(aside)
+        return aside
 
     def keep_rounds(self, rounds: int) -> None:
         """Forget the records of rounds that come after the state a run resumes from."""
@@ -192,20 +242,25 @@ class RunFolder:
                 f"{self.path / 'metrics.jsonl'}: the records of rounds 0..{rounds - 1} are not complete, "
                 "though the checkpoint is; start the run anew with --overwrite"
             )
+        unlist(self.path / "metrics.jsonl")
         write_whole(self.path / "metrics.jsonl", "".join(json_line(record) for record in records[:rounds]))
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write what is known after the last round."""
+        list_grown(self.path / "metrics.jsonl")
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(_table(self.records()), sink)
-        write_whole(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
-        write_whole(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
+        write_listed(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
+        write_listed(self.path / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Hold the folder, so that no second process runs in it."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / "lock").open("w") as file:
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be written to: {error.strerror}; choose another folder") from None
+        with open_own(self.path / LOCK) as file:
             if os.name == "posix":
                 import fcntl
 
@@ -217,15 +272,18 @@ class RunFolder:
             yield
 
 
+ONCE = ("once", "at_end")
+
+
 def method_facts(method: Method) -> dict[str, Any]:
     """A method for people to read: its parts, and what leaves a client, once and with each round."""
     rule = method.server.client
     each = ["the trained model and its number of examples"]
-    each += [fact.reveals for fact in method.facts if fact.when != "once"]
+    each += [fact.reveals for fact in method.facts if fact.when not in ONCE]
     each += [rule.sends] if rule is not None and rule.sends else []
     return {
         "parts": {kind: json.loads(json.dumps(describe(getattr(method, kind)), default=str)) for kind in PART_KINDS},
-        "reveals": {"once": [fact.reveals for fact in method.facts if fact.when == "once"], "each_round": each},
+        "reveals": {"once": [fact.reveals for fact in method.facts if fact.when in ONCE], "each_round": each},
     }
 
 
@@ -244,13 +302,28 @@ def _table(records: list[RoundRecord]) -> Any:
         return pyarrow.Table.from_pylist(rows)
 
 
+def readable(folders: Iterable[RunFolder], read: Callable[[RunFolder], T]) -> list[tuple[RunFolder, T]]:
+    """What is read of each run; of those that are damaged nothing but a word about it. If all are, the first error."""
+    found: list[tuple[RunFolder, T]] = []
+    damaged: list[EntrofedError] = []
+    for folder in folders:
+        try:
+            found.append((folder, read(folder)))
+        except (CheckpointError, ConfigError) as error:
+            damaged.append(error)
+            logging.getLogger("entrofed").warning("%s is left out: %s", folder.label, error)
+    if damaged and not found:
+        raise damaged[0]
+    return found
+
+
 def find_runs(paths: list[Path]) -> list[RunFolder]:
     """The runs at or below the given folders."""
     found: list[RunFolder] = []
     for path in paths:
         if not path.is_dir():
             raise ConfigError(f"{path}: there is no such folder of runs")
-        below = sorted(file.parent for file in path.rglob("experiment.toml"))
+        below = sorted(file.parent for file in path.rglob("experiment.toml") if REPLACED not in file.parts)
         found += [RunFolder(folder) for folder in below]
     return found
 

@@ -15,18 +15,21 @@ from typing import Any
 
 from entrofed.backends import Backend, backend_of
 from entrofed.client.metrics import CLIENT_ACCURACY
+from entrofed.core.ending import finish_run
 from entrofed.core.gossip import gossip_round
 from entrofed.core.records import RoundRecord
 from entrofed.core.round import run_round, tell_once
-from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, release_once
+from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, protected, release_once
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.evaluation import FederationEvaluation
 from entrofed.experiment.judge import Judge
-from entrofed.experiment.model_file import ModelFile
+from entrofed.experiment.model_file import AT_END, ModelFile
 from entrofed.experiment.rounds import Observer, Runner
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.summary import summarize
 from entrofed.experiment.tracked import tracked_run
+from entrofed.files import open_own
+from entrofed.privacy.budget import BudgetError
 from entrofed.tracking import Tracker, Trackers, trackers_of
 
 log = logging.getLogger("entrofed")
@@ -39,11 +42,16 @@ def run(
     backend: Backend | None = None,
     data_directory: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    from_scratch: bool = False,
     observer: Observer = lambda record: None,
     setup: Setup | None = None,
     trackers: Sequence[Tracker] = (),
 ) -> dict[str, Any]:
     """Run an experiment in a folder, from the start or from its last checkpoint; returns the summary.
+
+    ``overwrite``: a run that lies here is replaced; it is deleted when the new one has come to its first checkpoint.
+    ``from_scratch``: where no checkpoint is intact, begin anew instead of raising a CheckpointError.
 
     ``setup``: what :func:`~entrofed.experiment.build.prepare` made of it, if that is at hand. ``trackers`` are told of
     the run beside those that the experiment names.
@@ -52,8 +60,10 @@ def run(
     the models and records are the same, bit for bit.
     """
     with folder.claimed():
-        folder.check(experiment, resume=resume)
+        folder.check(experiment, resume=resume, overwrite=overwrite)
         setup = setup or prepare(experiment, data_directory)
+        if overwrite:
+            folder.move_aside()
         folder.check_data(setup.federation)
         told = Trackers([*trackers_of(experiment.track, folder.path), *trackers])
         folder.start(experiment, setup.method)
@@ -61,24 +71,36 @@ def run(
         engine, method = experiment.engine, experiment.method
         used = backend or backend_of(engine.backend, engine.workers, engine.timeout)
         try:
-            with _logging_to(folder.path / "log.txt"):
+            with logging_to(folder.path / "log.txt"):
                 released = release_once(setup, folder)
                 used.open(setup.workload)
                 job = tell_once(job_of(setup, client_table(setup, released)), setup.params, used)
-                evaluation = FederationEvaluation(
-                    setup.federation, job.rules, used, setup.metrics, by_client=CLIENT_ACCURACY in experiment.metrics
+                job, protection = protected(setup, job)
+                real_noise = (
+                    protection is not None and experiment.privacy is not None and not experiment.privacy.simulate
                 )
+                evaluation = FederationEvaluation(
+                    setup.federation,
+                    job.rules,
+                    used,
+                    setup.metrics,
+                    by_client=CLIENT_ACCURACY in experiment.metrics,
+                    parts=experiment.evaluate_on,
+                )
+                model = ModelFile.of(folder.path, setup.build, setup.federation)
                 runner = Runner(
                     folder,
                     setup.layout,
                     max_skipped=method.max_skipped,
                     quorum=method.quorum,
-                    checkpoint_seconds=experiment.checkpoint_seconds,
+                    checkpoint_seconds=0.0 if real_noise else experiment.checkpoint_seconds,
                     memory_bytes=engine.memory_mb * 1e6,
                     judge=Judge(experiment, setup.judged, job.rules, evaluation),
-                    model=ModelFile.of(folder.path, setup.build, setup.federation),
+                    model=model,
                 )
-                runner.begin(first_state_of(job, setup.params, runner.client_states), resume=resume)
+                runner.begin(
+                    first_state_of(job, setup.params, runner.client_states), resume=resume, start_over=from_scratch
+                )
                 if job.network is None:
                     job = replace(job, predict=evaluation.predict)
                 play = run_round if job.network is None else gossip_round
@@ -90,11 +112,24 @@ def run(
                 summary: dict[str, Any] | None = None
                 told.start(tracked_run(folder), folder.records())
                 try:
-                    runner.play(lambda state: play(job, state, used, evaluation), experiment.rounds, seen)
+                    rounds, stopped = (experiment.rounds, None) if protection is None else protection.limit
+                    try:
+                        runner.play(lambda state: play(job, state, used, evaluation), rounds, seen)
+                    except BudgetError as spent:
+                        stopped = str(spent)
                     summary = summarize(folder.records())
+                    if (ended := finish_run(job, runner.state, used)) is not None:
+                        summary["at_end"] = evaluation.of_test(ended.params).to_json() | {"bytes": ended.traffic.total}
+                        why = f"made at the end by the server rule {setup.method.server.name!r}"
+                        replace(model, path=folder.path / AT_END).write(replace(runner.state, params=ended.params), why)
                     summary["privacy"] = None if released is None else released.spent
-                    if experiment.stop is not None:
-                        summary["stopped"] = runner.stopped
+                    if protection is not None:
+                        summary["privacy"] = {
+                            **(summary["privacy"] or {}),
+                            "updates": protection.spent(job, runner.state),
+                        }
+                    if experiment.stop is not None or stopped is not None:
+                        summary["stopped"] = runner.stopped or stopped
                     folder.finish(summary)
                 finally:
                     told.finish(summary)
@@ -112,8 +147,9 @@ def is_finished(experiment: Experiment, folder: RunFolder) -> bool:
 
 
 @contextmanager
-def _logging_to(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path, encoding="utf-8")
+def logging_to(path: Path) -> Iterator[None]:
+    """Within the block, what is logged also goes to a file."""
+    handler = logging.StreamHandler(file := open_own(path))
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     log.addHandler(handler)
     log.setLevel(logging.INFO)
@@ -122,3 +158,4 @@ def _logging_to(path: Path) -> Iterator[None]:
     finally:
         log.removeHandler(handler)
         handler.close()
+        file.close()

@@ -12,6 +12,8 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
     accuracies = [test.accuracy for test in tests]
     averaged = [record.averaged.accuracy for record in records if record.averaged is not None]
     beside = {"accuracy_averaged": averaged[-1], "accuracy_averaged_last_10": mean(averaged[-10:])} if averaged else {}
+    judged = [record.judged for record in records if record.judged is not None]
+    clocked = [record.virtual_seconds for record in records if record.virtual_seconds is not None]
     inside = [record.in_distribution.accuracy for record in records if record.in_distribution is not None]
     return {
         "rounds": len(records),
@@ -20,6 +22,7 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
         "accuracy_best": max(accuracies),
         "accuracy_id": inside[-1] if inside else None,
         "accuracy_id_last_10": mean(inside[-10:]) if inside else None,
+        **({"accuracy_judged_last_10": mean(judged[-10:])} if judged else {}),
         **beside,
         "macro_f1": tests[-1].macro_f1,
         "weighted_f1": tests[-1].weighted_f1,
@@ -27,6 +30,7 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
         "bytes": sum(record.bytes_up + record.bytes_down for record in records),
         "refused": sum(len(record.refused) for record in records),
         "skipped": sum(record.skipped for record in records),
+        **({"virtual_seconds": sum(clocked)} if clocked else {}),
         "seconds": sum(record.duration for record in records),
         **asked_of(records),
     }

@@ -23,10 +23,11 @@ from torch.export import Dim
 
 from entrofed.data.dataset import Dataset
 from entrofed.errors import CheckpointError, ConfigError, EntrofedError
-from entrofed.experiment.config import Experiment, MethodSection
+from entrofed.experiment.config import Experiment
 from entrofed.experiment.model_file import KEY, NAME, model_facts
 from entrofed.experiment.network import builder
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.sections.method import MethodSection
 from entrofed.files import write_whole
 from entrofed.models.concatenated import Concatenated
 from entrofed.models.networks import MODELS

@@ -21,6 +21,7 @@ seconds_*                              select, train, admit, weigh, aggregate, e
                                        clients: training time summed over clients
 test_NAME, id_NAME                     metrics that one of the experiments asks for, by name
 judged                                 accuracy that may stop a run, if one of the runs has it
+virtual_seconds                        how long the round takes on a virtual clock, if a run has one
 =====================================  =================================================================
 
 ``clients``: a row for each run, round and client whose update was used.
@@ -34,9 +35,9 @@ loss_terms_*, origin_*                 terms of its loss, and what its weight wa
                                        occur in one of the runs, by name, as real numbers (true is 1)
 =====================================  =================================================================
 
-The columns of ``rounds`` but those of the last two lines, and the named ones of ``clients``, are always there, in this
-order. What is missing or not finite is null. Accuracies by class, reasons of a selection and the peers' mixing weights
-stay in the run's own records.
+The columns of ``rounds`` but those of the last three lines, and the named ones of ``clients``, are always there, in
+this order. What is missing or not finite is null. Accuracies by class, reasons of a selection and the peers' mixing
+weights stay in the run's own records.
 """
 
 from collections.abc import Iterable

@@ -1,11 +1,11 @@
 """An update of everybody before the first round."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Fact, ModelRuntime
+from entrofed.core.parts import Fact, ModelRuntime, When
 from entrofed.core.types import ClientData
 from entrofed.errors import EntrofedError
 
@@ -18,7 +18,7 @@ class FirstUpdate(Fact):
     """
 
     name: ClassVar[str] = "first_update"
-    when: ClassVar[Literal["once", "before_round", "with_update"]] = "once"
+    when: ClassVar[When] = "once"
     reveals: ClassVar[str] = "an update of every client before the first round"
 
     def measure(self, data: ClientData, model: ModelRuntime) -> NDArray[Any]:

@@ -1,13 +1,13 @@
 """How well the current model does on a client's data."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from entrofed.core.parts import Fact, ModelRuntime
+from entrofed.core.parts import Fact, ModelRuntime, When
 from entrofed.core.types import ClientData
 from entrofed.core.validation import as_numbers
 
@@ -17,7 +17,7 @@ class Loss(Fact):
     """The mean cross entropy (nats) of the model that the round starts from, over the client's training data."""
 
     name: ClassVar[str] = "loss"
-    when: ClassVar[Literal["once", "before_round", "with_update"]] = "before_round"
+    when: ClassVar[When] = "before_round"
     reveals: ClassVar[str] = "the loss of the current model on its data, if it is a candidate"
 
     def measure(self, data: ClientData, model: ModelRuntime) -> NDArray[np.float64]:

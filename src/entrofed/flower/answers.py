@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from entrofed.core.parts import Fact, LabelFact
 from entrofed.errors import ConfigError, DataError
-from entrofed.files import write_whole
+from entrofed.files import held, write_whole
 from entrofed.flower.legacy import Legacy, is_legacy
 from entrofed.flower.wire import CONFIG
 from entrofed.privacy.counts import release
@@ -46,6 +46,11 @@ def default_store() -> Path:
     return Path(os.environ.get("ENTROFED_CLIENT_STORE", home / "entrofed" / "clients"))
 
 
+def client_file(name: str, store: Path | None, ending: str) -> Path:
+    """Where a client of that name keeps something."""
+    return (store or default_store()) / f"{re.sub(UNSAFE, '-', name)}-{sha256(name.encode()).hexdigest()[:8]}{ending}"
+
+
 def released_counts(
     labels: ArrayLike, classes: int, name: str, epsilon: float | None, store: Path | None
 ) -> dict[str, Any]:
@@ -57,7 +62,14 @@ def released_counts(
     if epsilon is None:
         return {"counts": counts.tolist(), "spent": None}
     digest = sha256(f"{name} {counts.tolist()} {epsilon}".encode()).hexdigest()
-    path = (store or default_store()) / f"{re.sub(UNSAFE, '-', name)}-{sha256(name.encode()).hexdigest()[:8]}.json"
+    path = client_file(name, store, ".json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with held(path.with_suffix(".lock")):  # two first questions at once must not draw twice
+        return _kept_or_drawn(path, counts, epsilon, digest)
+
+
+def _kept_or_drawn(path: Path, counts: NDArray[np.int64], epsilon: float, digest: str) -> dict[str, Any]:
+    classes = len(counts)
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
         before, known, spent = kept["counts"], kept["digest"], kept["spent"]
@@ -76,7 +88,6 @@ def released_counts(
         ) from None
     fresh = release(counts[None], epsilon, "add_remove")
     answer = {"counts": fresh.counts[0].tolist(), "spent": fresh.spent}
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, json.dumps({"digest": digest, **answer}) + "\n")  # before it leaves
     return answer
 

@@ -20,8 +20,10 @@ from entrofed.client.train import train as train_client
 from entrofed.core.parts import LabelFact
 from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError, DataError
+from entrofed.flower.allowance import FREE, Allowance
 from entrofed.flower.answers import answered, answering, answers_about_labels, asked_fact, released_counts
 from entrofed.flower.arrays import Format
+from entrofed.flower.secure_client import KEYS, SECURE, SHARES, UNMASK, answer_secure, masked_update
 from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, ORDER, read_task, write_update
 
 __all__ = ["LocalData", "Task", "answering", "client_app", "released_counts", "trained_app"]
@@ -56,11 +58,19 @@ class Local:
 
 
 def client_app(
-    task: Task, *, epsilon: float | None = None, store: Path | None = None, device: str = "cpu"
+    task: Task,
+    *,
+    epsilon: float | None = None,
+    store: Path | None = None,
+    device: str = "cpu",
+    limit: tuple[float, float] | None = None,
+    secure_only: bool = False,
 ) -> ClientApp:
     """A ClientApp that trains as the server's method asks: every objective, optimizer and client rule of ours.
 
-    ``device``: where, as ``engine.device`` of an experiment file names it.
+    ``device``: where, as ``engine.device`` of an experiment file names it. ``limit``: the (epsilon, delta) that this
+    client spends at most, label counts included, whatever the server asks; see
+    :mod:`entrofed.flower.allowance`. ``secure_only``: updates leave it under masks or not at all.
     """
     where = place(resolved(device))
 
@@ -76,7 +86,7 @@ def client_app(
     def classes(context: Context) -> int:
         return task.load(context).classes
 
-    return trained_app(local_of, labels, classes, epsilon, store)
+    return trained_app(local_of, labels, classes, epsilon, store, Allowance(limit, epsilon, store, secure_only))
 
 
 def _data(x: NDArray[np.float32], y: NDArray[np.int64], classes: int) -> ClientData:
@@ -90,6 +100,7 @@ def trained_app(
     classes: Callable[[Context], int],
     epsilon: float | None = None,
     store: Path | None = None,
+    allowance: Allowance = FREE,
 ) -> ClientApp:
     """A ClientApp around what is local, which it gets from the context and the client's number."""
     app = ClientApp()
@@ -106,7 +117,11 @@ def trained_app(
             task = read_task(message.content, form)
             task.objective.check(local.model.module)
             task.objective.check_classes(local.data.classes)
+            allowance.pay(task, context)
             update = train_client(task, local.data, local.model)
+            if SECURE in message.content.config_records:
+                return Message(masked_update(task, update, message.content, context), reply_to=message)
+            allowance.check_open()
         return Message(write_update(update, form), reply_to=message)
 
     @app.evaluate()
@@ -123,6 +138,8 @@ def trained_app(
         return Message(RecordDict({METRICS: record}), reply_to=message)
 
     def answer(question: dict[str, Any], message: Message, context: Context) -> dict[str, Any]:
+        if question["what"] in (KEYS, SHARES, UNMASK):
+            return answer_secure(question, context)
         if question["what"] != "fact" or isinstance(fact := asked_fact(question), LabelFact):
             return about_labels(question, message, context)
         with one_thread():

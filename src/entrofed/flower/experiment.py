@@ -45,6 +45,11 @@ def checked_for_flower(experiment: Experiment) -> None:
             "Flower has a server and no edges between clients, so a [topology] cannot be played on it; "
             "choose engine.backend = 'ray' to spread peers over machines"
         )
+    if experiment.privacy is not None and experiment.privacy.secure:
+        raise ConfigError(
+            "privacy.secure: an experiment file is simulated, on any other backend; a deployment with masks is an "
+            "EntroStrategy(..., privacy={'secure': True})"
+        )
 
 
 @cache
@@ -80,6 +85,8 @@ def play_on(
     *,
     data_directory: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    from_scratch: bool = False,
     observer: Observer = lambda record: None,
     setup: Setup | None = None,
 ) -> dict[str, Any]:
@@ -96,7 +103,8 @@ def play_on(
         raise EntrofedError(f"no node with the name of one of {clients} clients has come within {WAIT:.0f} s")
     log.info("%d of %d clients are there", len(roster.present()), clients)
     backend = GridBackend(grid, roster, experiment.engine.timeout)
-    return run(experiment, folder, backend=backend, resume=resume, observer=observer, setup=setup)
+    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "from_scratch": from_scratch}
+    return run(experiment, folder, backend=backend, observer=observer, setup=setup, **how)
 
 
 def simulate(
@@ -105,6 +113,8 @@ def simulate(
     *,
     data_directory: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    from_scratch: bool = False,
     observer: Observer = lambda record: None,
 ) -> dict[str, Any]:
     """Run an experiment on Flower's simulation runtime; returns the summary."""
@@ -120,7 +130,8 @@ def simulate(
 
     @server.main()
     def main(grid: Grid, context: Context) -> None:
-        summary.update(play_on(grid, experiment, folder, resume=resume, observer=observer, setup=setup))
+        how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "from_scratch": from_scratch}
+        summary.update(play_on(grid, experiment, folder, observer=observer, setup=setup, **how))
 
     workers = experiment.engine.workers
     run_simulation(

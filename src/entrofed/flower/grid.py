@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,11 +88,21 @@ def ask(
     grid: Grid, nodes: Sequence[int], what: dict[str, Any], timeout: float, model: ArrayRecord | None = None
 ) -> dict[int, dict[str, Any] | Failure]:
     """Put a question to nodes, with a model if it is about one; the answers are plain tables."""
-    record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
-    if model is not None:
-        record[ARRAYS] = model
-    found = exchange(grid, [message(record, node, ASK, timeout) for node in nodes], timeout)
-    return {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in nodes}
+    return ask_each(grid, dict.fromkeys(nodes, what), timeout, model)
+
+
+def ask_each(
+    grid: Grid, questions: Mapping[int, dict[str, Any]], timeout: float, model: ArrayRecord | None = None
+) -> dict[int, dict[str, Any] | Failure]:
+    """Put a question of its own to each node."""
+    messages = []
+    for node, what in questions.items():
+        record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
+        if model is not None:
+            record[ARRAYS] = model
+        messages.append(message(record, node, ASK, timeout))
+    found = exchange(grid, messages, timeout)
+    return {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in questions}
 
 
 def answer_in(content: RecordDict | Failure) -> dict[str, Any] | Failure:

@@ -30,16 +30,20 @@ from entrofed.core.records import RoundRecord, Stopwatch
 from entrofed.core.round import Evaluated, RoundPlan, finish_round, plan_round, round_record
 from entrofed.core.types import LABEL_COUNTS, Failure, State
 from entrofed.errors import CheckpointError, ConfigError
-from entrofed.experiment.config import MethodSection
 from entrofed.experiment.rounds import Runner
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.sections.method import MethodSection
+from entrofed.experiment.sections.privacy import PrivacySection
 from entrofed.files import write_whole
 from entrofed.flower.arrays import Format
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
+from entrofed.flower.protected import SecureRound, protected_method
 from entrofed.flower.told import Told
 from entrofed.flower.wire import read_update, write_task
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
+from entrofed.privacy.secure import unjudged
+from entrofed.privacy.updates import check_layout
 
 log = logging.getLogger("flwr")
 
@@ -59,15 +63,26 @@ class Settings:
     classes: int | None
     predict: Predict | None
     folder: Path | None
+    privacy: PrivacySection | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether updates come under masks."""
+        return self.privacy is not None and self.privacy.secure
 
 
 class Play:
     """One run: begins anew, or goes on after the last whole round in its folder."""
 
     def __init__(self, settings: Settings, arrays: ArrayRecord) -> None:
-        self.settings, self.method, self.form = settings, settings.section.recipe, Format.of(arrays)
-        self.roster, self.told = Roster(), Told(self.method, settings.classes)
         section = settings.section
+        self.settings, self.form = settings, Format.of(arrays)
+        self.method = protected_method(
+            settings.privacy, section, section.recipe, nodes=settings.nodes, rounds=settings.rounds
+        )
+        if settings.privacy is not None and settings.privacy.updates is not None:
+            check_layout(self.form.layout)
+        self.roster, self.told = Roster(), Told(self.method, settings.classes)
         self._rules = Rules(
             rounds=settings.rounds,
             cohort=1,
@@ -76,11 +91,15 @@ class Play:
             schedule=section.schedule,
             quorum=section.quorum,
             nonfinite=section.nonfinite,
+            admission=section.admission,
         )
-        self._ours = needs_our_clients(self.method)
+        if settings.secure or (settings.privacy is not None and settings.privacy.updates is not None):
+            self._rules = unjudged(self._rules)
+        self._ours = needs_our_clients(self.method) or settings.secure
         self._job: Job | None = None
         self._plan: RoundPlan | None = None
         self._sent: dict[int, Message] = {}
+        self._secure: SecureRound | None = None
         self._watch = Stopwatch()
         folder = None if settings.folder is None else RunFolder(settings.folder)
         self.runner = Runner(
@@ -113,6 +132,8 @@ class Play:
         model = {entry.name: entry.shape for entry in self.form.layout.entries}
         method = self.settings.section.model_dump(mode="json")
         what = {"method": method, "seed": self.settings.seed, "classes": self.settings.classes, "model": model}
+        if self.settings.privacy is not None:
+            what["privacy"] = self.settings.privacy.model_dump(mode="json")
         path, now = folder / "strategy.json", json.loads(json.dumps(what))
         if not path.exists():
             write_whole(path, json.dumps(now, indent=2) + "\n")
@@ -138,7 +159,7 @@ class Play:
             self.roster.sort()
         self.told.learn(grid, self.roster, settings.wait, self._first)
         present = np.array(self.roster.present(), np.int64)
-        clients = self.told.table(self.roster.names, layout.trainable)
+        clients = self.told.table(self.roster.names, layout, settings.rounds)
         if not clients.sizes[present].any():
             return []
         if untouched:
@@ -149,10 +170,13 @@ class Play:
         self._job = Job(self.method, rules, clients, present, layout, settings.seed, self._predictions)
         backend = GridBackend(grid, self.roster, settings.timeout, form=self.form, config=config, ours=self._ours)
         self._plan = plan_round(self._job, state, backend)
+        there = {task.client: self.roster.node_of(task.client) for task in self._plan.tasks}
+        nodes = {client: node for client, node in there.items() if node is not None}
+        self._secure = SecureRound(self._job, state, nodes, grid, settings.timeout) if settings.secure else None
         for task in self._plan.tasks:
-            node = self.roster.node_of(task.client)
-            if node is not None:
-                content = write_task(task, self.form, config)
+            node = nodes.get(task.client)
+            content = write_task(task, self.form, config)
+            if node is not None and (self._secure is None or self._secure.orders(task.client, content)):
                 self._sent[task.client] = message(content, node, "train", settings.timeout)
         self._watch = Stopwatch()
         return list(self._sent.values())
@@ -197,9 +221,13 @@ class Play:
                 log.warning("a reply of node %d that nobody asked for is not used", reply.metadata.src_node_id)
             else:
                 found[client] = reply
+        most = most_bytes(self.form.layout)
+        if self._secure is not None:
+            contents = {client: content_of(found.get(client), most) for client in self._sent}
+            return self._secure.answers(plan.tasks, contents)
         answers: list[Any] = []
         for task in plan.tasks:
-            content = content_of(found.get(task.client), most_bytes(self.form.layout))
+            content = content_of(found.get(task.client), most)
             if task.client not in self._sent:
                 answers.append(Failure("not connected"))
             elif isinstance(content, RecordDict):

@@ -9,7 +9,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from math import isfinite
 from pathlib import Path
@@ -24,12 +24,16 @@ from entrofed.core.records import RoundRecord
 from entrofed.core.seeds import stream
 from entrofed.core.types import State
 from entrofed.errors import ConfigError
-from entrofed.experiment.config import MethodSection, checked
+from entrofed.experiment.problems import checked
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.sections.method import MethodSection
+from entrofed.experiment.sections.privacy import PrivacySection
 from entrofed.flower.evaluation import mean_metrics
 from entrofed.flower.grid import exchange, message
 from entrofed.flower.play import Play, Predict, Settings
+from entrofed.flower.protected import check_privacy
 from entrofed.flower.wire import ARRAYS, CONFIG
+from entrofed.privacy.budget import BudgetError
 from entrofed.registry import describe
 
 log = logging.getLogger("flwr")
@@ -47,7 +51,9 @@ class EntroStrategy(Strategy):
     are spent waiting for them and for answers to questions. ``classes``: how many labels there are; needed where label
     counts are. ``predict`` gives what models say about the server's validation set, as probabilities
     ``[model, sample, class]``, where a method weighs by that. ``fraction_evaluate``: the share of the clients that
-    evaluate each round.
+    evaluate each round. ``privacy``: a table as ``[privacy]`` of an experiment file. ``secure = true``: updates come
+    under masks, and the server gets their sum; ``updates``: clipping and noise, with ``noise`` given, and accounted by
+    who took part. Clients are then built with :func:`entrofed.flower.client_app`.
     """
 
     def __init__(
@@ -61,11 +67,16 @@ class EntroStrategy(Strategy):
         classes: int | None = None,
         predict: Predict | None = None,
         fraction_evaluate: float = 1.0,
+        privacy: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         self.section: MethodSection = checked(MethodSection, {"name": method, **options}, "EntroStrategy")
         self.method = self.section.recipe
         _check(self.section, self.method, predict is not None)
+        self.privacy: PrivacySection | None = None
+        if privacy is not None:
+            self.privacy = checked(PrivacySection, dict(privacy), "EntroStrategy: privacy")
+            check_privacy(self.privacy, self.section, self.method, nodes)
         for what, value, least, most in (
             ("nodes", nodes, 1, float("inf")),
             ("wait", wait, 0, float("inf")),
@@ -121,6 +132,7 @@ class EntroStrategy(Strategy):
             classes=self.classes,
             predict=self._predict,
             folder=self.folder,
+            privacy=self.privacy,
         )
         with nullcontext() if self.folder is None else RunFolder(self.folder).claimed():
             self._play = play = Play(settings, initial_arrays)
@@ -148,7 +160,10 @@ class EntroStrategy(Strategy):
                     log.info("\t└──> evaluated at the clients: %s", found)
                 self._evaluate(evaluate_fn, result)
 
-            play.runner.play(train, num_rounds, evaluate)
+            try:
+                play.runner.play(train, num_rounds, evaluate)
+            except BudgetError as spent:
+                log.warning("the run ends after round %d: %s", play.state.round, spent)
         return result
 
     def _evaluate(self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None, result: Result) -> None:
@@ -202,6 +217,11 @@ def _check(section: MethodSection, method: Method, predict: bool) -> None:
     if method.server.replaces_network:
         raise ConfigError(
             f"server rule {method.server.name!r} trains another network than the one given; "
+            "play it from an experiment file: entrofed run FILE --backend flower"
+        )
+    if asked := method.facts_told("at_end"):
+        raise ConfigError(
+            f"method {section.name!r} asks clients for {asked[0].name!r} at the end, after a strategy's last round; "
             "play it from an experiment file: entrofed run FILE --backend flower"
         )
     if section.augment:

@@ -8,6 +8,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from entrofed.core.params import Layout
 from entrofed.core.parts import LabelFact, Method
 from entrofed.core.round import FIRST_UPDATE
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, Failure
@@ -67,7 +68,7 @@ class Told:
                     f"entrofed.flower.answering(app, labels=..., classes={self._classes})"
                 )
 
-    def table(self, names: list[str], trainable: int) -> ClientTable:
+    def table(self, names: list[str], layout: Layout, rounds: int) -> ClientTable:
         """What is known of the clients; who does not tell what the method works with takes no part (size 0)."""
         sizes = np.ones(len(names), np.int64)
         facts: dict[str, FactTable] = {}
@@ -79,4 +80,11 @@ class Told:
             rows = [np.zeros(self._classes) if row is None else row for row in facts[LABEL_COUNTS]]
             counts = np.array(rows).reshape(len(names), self._classes)
             facts[LABEL_COUNTS], sizes = counts, np.ceil(counts.sum(axis=1)).astype(np.int64) * sizes
-        return ClientTable(sizes, self._classes, trainable=trainable, facts=facts)
+        return ClientTable(
+            sizes,
+            self._classes,
+            trainable=layout.trainable,
+            output_bias=layout.output_bias(self._classes),
+            rounds=rounds,
+            facts=facts,
+        )

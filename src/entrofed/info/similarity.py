@@ -1,4 +1,4 @@
-"""How alike vectors point: all cosines through one Gram matrix, summed in float64 over blocks of columns."""
+"""How alike vectors are: all cosines or distances through one Gram matrix, summed in float64 over blocks of columns."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -46,6 +46,21 @@ def closest(rows: Sequence[NDArray[Any]]) -> Floats:
     np.fill_diagonal(similar, np.nan)
     best: Floats = np.where(np.isnan(similar), -np.inf, similar).max(axis=1, initial=-np.inf)
     return np.where(undefined, np.nan, best)
+
+
+def euclidean(rows: Sequence[NDArray[Any]]) -> Floats:
+    """The distance of every pair of finite rows.
+
+    >>> euclidean([np.array([3.0, 0.0]), np.array([0.0, 4.0])]).tolist()
+    [[0.0, 5.0], [5.0, 0.0]]
+    """
+    gram = np.zeros((len(rows), len(rows)))
+    for block in blocks(rows):
+        gram += block @ block.T
+    squares = gram.diagonal()
+    found = np.sqrt(np.maximum(squares[:, None] + squares - 2 * gram, 0))
+    np.fill_diagonal(found, 0)
+    return np.asarray(found)
 
 
 def blocks(rows: Sequence[NDArray[Any]]) -> Iterator[Floats]:

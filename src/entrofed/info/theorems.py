@@ -2,9 +2,11 @@
 
 InfoDiv is "Federated Generalization via Information-Theoretic Distribution Diversification", anonymous authors; its
 proofs are in an appendix that we did not have, so only its statements were checked. FedKLEntropy is Le et al.,
-"FedKLEntropy: Enhancing Federated Learning via Model Entropy and Kullback-Leibler Divergence", with its proof.
+"FedKLEntropy: Enhancing Federated Learning via Model Entropy and Kullback-Leibler Divergence", with its proof. FedEP is
+Feng et al., "FedEP: Tailoring Attention to Heterogeneous Data Distribution with Entropy Pooling for Decentralized
+Federated Learning"; it numbers no theorem, so ``fedep analysis`` is its convergence analysis, equations 15 to 26.
 
-b, L, the VC dimension, c, sigma, kappa, beta and G are known for none of our models. So no bound can be computed.
+b, L, mu, the VC dimension, c, sigma, kappa, beta and G are known for none of our models. So no bound can be computed.
 """
 
 import tomllib
@@ -12,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-Theorem = Literal["infodiv 1", "infodiv 2", "fedklentropy 1"]
+Theorem = Literal["infodiv 1", "infodiv 2", "fedklentropy 1", "fedep analysis"]
 Basis = Literal["arithmetic", "our reading"]
 
 

@@ -4,8 +4,9 @@
 0.3
 """
 
-from entrofed.methods.baselines import full, power_of_choice, reselection
+from entrofed.methods.baselines import full, oort, power_of_choice, reselection
 from entrofed.methods.drift import (
+    ccvr,
     cohort_prior,
     fedconcat,
     feddyn,
@@ -22,6 +23,15 @@ from entrofed.methods.fedentopt import fedcbs, fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import fedentopt_maxent, maxent, maxent_momentum, maxent_scaffold, maxent_weights
 from entrofed.methods.recipe import Recipe, method_of
+from entrofed.methods.selection import (
+    clustered_similarity,
+    clustered_size,
+    divfl,
+    fedcor,
+    fedentopt_estimated,
+    hics,
+    maxent_estimated,
+)
 from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
 from entrofed.methods.weighing import fedasl, feddisco, fedep, fedklentropy, inv_entropy, max_entropy
 from entrofed.registry import OURS
@@ -55,13 +65,22 @@ METHODS: dict[str, Recipe] = {
         fedlc,
         cohort_prior,
         fedconcat,
+        ccvr,
         minimax_sim,
         convex_hull,
         max_sim,
         interior,
         power_of_choice,
+        oort,
         kl,
         fedcbs,
+        fedentopt_estimated,
+        maxent_estimated,
+        hics,
+        clustered_size,
+        clustered_similarity,
+        divfl,
+        fedcor,
         reselection,
         full,
         fedavgm,

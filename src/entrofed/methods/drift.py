@@ -12,6 +12,7 @@ from entrofed.objectives.restricted_softmax import RestrictedSoftmax
 from entrofed.objectives.sharpness import Sharpness
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
+from entrofed.servers.ccvr import CCVR
 from entrofed.servers.concat import Concat
 from entrofed.servers.dynamic import Dynamic
 from entrofed.servers.normalized import Normalized
@@ -99,6 +100,16 @@ def fedsam() -> Method:
 def cohort_prior() -> Method:
     """FedAvg with logits adjusted by the pooled labels of the cohort."""
     return _fedavg(objective=CohortPrior())
+
+
+@recipe
+def ccvr() -> Method:
+    """FedAvg whose output layer is calibrated at the end with virtual features.
+
+    Reference: Luo et al., "No Fear of Heterogeneity: Classifier Calibration for Federated Learning with Non-IID Data",
+    NeurIPS 2021, Algorithm 1.
+    """
+    return Method(RandomSelection(), DataSize(), CrossEntropy(), CCVR())
 
 
 @recipe

@@ -1,25 +1,41 @@
-"""The papers' figures from stored results: curves by round, values against what cells differ in, confusion matrices."""
+"""The papers' figures from stored results: curves by round, values against what cells differ in, bars, confusion
+matrices; and of partitions."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import isqrt
 from statistics import mean
+from typing import Any
 
 import altair as alt
+import numpy as np
+from numpy.typing import NDArray
 
-from entrofed.charts.results import confusion_chart, curves_chart
+from entrofed.charts.partition import partition_chart
+from entrofed.charts.results import bars_chart, confusion_chart, curves_chart
+from entrofed.data import PARTITIONS
+from entrofed.data.partition import label_counts
 from entrofed.papers.reported import METRICS, Figure, Paper
-from entrofed.papers.results import Result
+from entrofed.papers.results import SERIES, Result
 from entrofed.papers.verdict import longest
 
 POINTS = 100
 """At most so many points of a curve are drawn."""
-AXES = {"cohort_entropy": "entropy of the cohort's labels, bits", "train_loss": "training loss", "loss": "test loss"}
+AXES = {
+    "cohort_entropy": "entropy of the cohort's labels, bits",
+    "train_loss": "training loss",
+    "loss": "test loss",
+    "alignment_cosine": "cosine of the step and the negative gradient",
+    "alignment_error": "alignment error A_t",
+}
 """What an axis is called, unless it is a metric."""
 
 
 def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLevelMixin | None:
     """The figure, as far as there are results for it; None if there are none."""
+    if found.deal is not None:
+        counts = dealt(found.deal)
+        return partition_chart(counts, [str(c) for c in range(counts.shape[1])])
     cells = {cell for panel in found.panels.values() for cell in panel}
     runs = [
         run
@@ -32,6 +48,12 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
         order = [label for label in table.runs if any(run.column == label for run in runs)]
         matrices = [row for cell in found.panels for label in order for row in _confusion(cell, label, runs)]
         return confusion_chart(matrices, len(order)) if matrices else None
+    if found.together:
+        return _together(found, runs)
+    if not found.at and found.series[0] in METRICS and found.series[0] not in SERIES:
+        order = [label for label in table.runs if any(run.column == label for run in runs)]
+        bars = [{**row, "panel": cell} for cell in found.panels for row in _bars(cell, runs, found.series[0])]
+        return bars_chart(bars, order, METRICS[found.series[0]]) if bars else None
     rows = [
         {**row, "panel": title if len(found.series) == 1 else f"{title}: {AXES.get(series, series)}"}
         for series in found.series
@@ -44,6 +66,51 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     axis = AXES.get(series, METRICS.get(series, series).split(" after ")[0]) if len(found.series) == 1 else ""
     columns = [label for label in table.runs if any(row["column"] == label for row in rows)]
     return curves_chart(rows, columns, found.axis, axis)
+
+
+def dealt(deal: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Samples by client and class of a figure's partition; it depends on nothing but the sizes of the classes."""
+    known = ("partition", "seed", "classes", "clients")
+    partition, seed, classes, clients = (deal[key] for key in known)
+    options = {key: value for key, value in deal.items() if key not in known}
+    labels = np.repeat(np.arange(len(classes)), classes)
+    shards = PARTITIONS[partition](labels, clients, np.random.RandomState(seed), **options)
+    return label_counts(labels, shards, len(classes))
+
+
+def dealt_words(counts: NDArray[np.int64]) -> str:
+    """What a partition comes to.
+
+    >>> dealt_words(np.array([[4, 1], [0, 2]])).partition("; ")[2]
+    'client 0 has most samples (5), client 1 fewest (2).'
+    """
+    held, sizes = (counts > 0).sum(axis=1), counts.sum(axis=1)
+    return (
+        f"On average a client has {held.mean():.2f} classes: client {held.argmax()} most ({held.max()}), client "
+        f"{held.argmin()} fewest ({held.min()}); client {sizes.argmax()} has most samples ({sizes.max():,}), client "
+        f"{sizes.argmin()} fewest ({sizes.min():,})."
+    )
+
+
+def _together(found: Figure, runs: Sequence[Result]) -> alt.TopLevelMixin | None:
+    """Lines are series of the one column, by round."""
+    rows = [
+        {**row, "column": series.split("_")[0] if "_" in series else "test", "panel": f"{cell}: {axis}"}
+        for axis, lines in found.together.items()
+        for cell in found.panels
+        for series in lines
+        for row in _by_round(cell, runs, series)
+    ]
+    lines = dict.fromkeys(str(row["column"]) for row in rows)
+    return curves_chart(rows, [*lines], found.axis, "", len(found.panels)) if rows else None
+
+
+def _bars(cell: str, runs: Sequence[Result], metric: str) -> list[dict[str, object]]:
+    values: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        if run.cell == cell and (value := run.value(metric)) is not None:
+            values[run.column].append(value)
+    return [_row(column, 0, found) for column, found in values.items()]
 
 
 def _by_round(cell: str, runs: Sequence[Result], series: str) -> list[dict[str, object]]:

@@ -10,8 +10,9 @@ import altair as alt
 from entrofed.charts.results import results_chart
 from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
+from entrofed.papers.claims import judge_claims
 from entrofed.papers.course import COURSE_HEAD, course_rows
-from entrofed.papers.figures import figure
+from entrofed.papers.figures import dealt, dealt_words, figure
 from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.reported import METRICS, SPREADS, Paper, Table
 from entrofed.papers.results import LAST, STEADY, Result
@@ -43,6 +44,10 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
         tables = [
             table for table in paper.tables.values() if any(r.table == f"{paper.name}/{table.id}" for r in results)
         ]
+        for table in paper.tables.values():
+            path = f"{paper.name}/{table.id}"
+            linked = _link(path, table) if table in tables else path
+            told += [[linked, *claim_cells(found, table)] for found in judge_claims(path, results)]
         if tables:
             lines += [
                 "",
@@ -58,29 +63,29 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
             save_chart(_chart(judged), picture)
             written.append(picture)
             glance += _at_a_glance(path, table, judged, pooled)
-            unit = table.metrics[table.judged_by]
-            told += [[_link(path, table), *claim_cells(found, unit)] for found in pool.claims()]
             lines += _table(paper, pool, pooled, f"images/{picture.name}", results)
-        for found in paper.figures:
+        for found in paper.figures if tables else ():
             if (drawn := figure(paper, found, results)) is not None:
                 picture = images / f"{paper.name}-{found.id}.svg"
                 save_chart(drawn, picture)
                 written.append(picture)
-                lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", FIGURE_WORDS, ""]
+                words = FIGURE_WORDS if found.deal is None else f"{DEALT_WORDS} {dealt_words(dealt(found.deal))}"
+                lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", words, ""]
                 lines += [f"![{paper.name}/{found.id}: {found.caption}](images/{picture.name})"]
-    head = [*_head(results), *_rows(GLANCE, glance)]
+    head = [*_head(results), *table_lines(GLANCE, glance)]
     if told:
-        head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *_rows(("table", *CLAIM), told)]
+        head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *table_lines(("table", *CLAIM), told)]
     write_whole(output, "\n".join([*head, *lines]) + "\n")
     return [output, *written]
 
 
 FIGURE_WORDS = "The paper's figure from the stored runs: means over seeds, with the least and the greatest."
+DEALT_WORDS = "The partition of the paper's figure, drawn again with its seed."
 CLAIMS_WORDS = (
     "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
     "difference the other way is shown, or none is and the interval ends below the gain that the paper reports; else "
-    "*undecided*. Gains are ours with their 95 % interval, and the paper's over the same cells. Cut runs that had not "
-    "settled decide nothing."
+    "*undecided*, also where nothing was run yet. Gains are ours with their 95 % interval, and the paper's over the "
+    "same cells. Cut runs that had not settled decide nothing."
 )
 
 
@@ -199,35 +204,38 @@ def _table(paper: Paper, pool: Pool, pooled: Sequence[Pooled], picture: str, res
     yield from ["", *(f"- {sentence}" for sentence in sentences(table, pooled, unit))]
     yield from ["", f"![{path}: ours and the paper's]({picture})"]
     if pooled:
-        yield from ["", *_rows(POOLED, (pooled_cells(row, unit) for row in pooled))]
+        yield from ["", *table_lines(POOLED, (pooled_cells(row, unit) for row in pooled))]
     if found := pool.ranks():
         rows, meaning = rank_rows(found)
-        yield from ["", *_rows(["column", "mean rank", "group"], rows), "", f"{meaning[0].upper()}{meaning[1:]}."]
+        yield from ["", *table_lines(["column", "mean rank", "group"], rows), "", f"{meaning[0].upper()}{meaning[1:]}."]
     if family := family_words(table, judged):
         yield from ["", f"In the cells: {family[0].lower()}{family[1:]}"]
     for verdict in judged:
         yield from ["", f"#### {verdict.cell.id}", ""]
-        yield from _rows(
+        yield from table_lines(
             ["column", f"ours, {verdict.unit}", "95 % interval", "n", "rounds", "paper", "off"],
             (line_cells(line, verdict.unit) for line in verdict.lines),
         )
         words = [*ordering_words(verdict), *verdict.warnings, *verdict.collapsed]
         yield from ["", *(f"- {word}" for word in words)]
+        yield from ["", "<details><summary>In pairs, by other figures, and what it cost</summary>"]
         if verdict.gains:
-            yield from ["", *_rows(GAINS, (gain_cells(verdict, row) for row in verdict.gains))]
+            yield from ["", *table_lines(GAINS, (gain_cells(verdict, row) for row in verdict.gains))]
         head, rows = other_metrics(table, path, verdict.cell.id, results)
         if rows:
-            yield from ["", "By other figures, ours (the paper's):", "", *_rows(head, rows)]
+            yield from ["", "By other figures, ours (the paper's):", "", *table_lines(head, rows)]
         mine = [found for found in longest(results) if (found.table, found.cell) == (path, verdict.cell.id)]
         if rows := course_rows(mine, [line.column for line in verdict.lines]):
             yield from ["", "Who took part, and what it cost (means over rounds and seeds):", ""]
-            yield from _rows(COURSE_HEAD, rows)
+            yield from table_lines(COURSE_HEAD, rows)
+        yield from ["", "</details>"]
     yield from ["", "<details><summary>What to know about this table</summary>", ""]
     yield from (f"- {note}" for note in table.notes)
     yield from ["", "</details>"]
 
 
-def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table_lines(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table of Markdown."""
     yield f"| {' | '.join(head)} |"
     yield f"|{' --- |' * len(head)}"
     for row in rows:

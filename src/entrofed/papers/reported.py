@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from entrofed.errors import unknown
@@ -21,14 +21,18 @@ METRICS = {
     "weighted_f1": "F1 score after the last round, weighted by class size",
     "weighted_precision": "precision after the last round, weighted by class size",
     "weighted_recall": "recall after the last round, weighted by class size",
-    "convergence": "the first round with 95 % of the run's best macro F1",
+    "convergence": "the first evaluated round with 95 % of the run's best macro F1",
+    "cohort_entropy_mean": "entropy of the cohort's pooled labels, mean of all rounds",
 }
 """What is reported: metrics on the test set, and how rounds are put together."""
 
-UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "rounds": 1.0}
+UNITS = {"percent": 100.0, "fraction": 1.0, "nats": 1.0, "bits": 1.0, "rounds": 1.0}
 """What our value is multiplied by to be in the paper's unit."""
 SHARES = ("percent", "fraction")
 """The units of what lies between 0 and 1 (or 100 %)."""
+
+WITHOUT = "without it"
+"""In a table of gains, what they are gains over."""
 
 SPREADS = {
     "rounds": "sample standard deviation over the rounds of a run",
@@ -83,12 +87,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says: that a column is ahead of others in some cells."""
+    """What a paper says: that a column is ahead of others in some cells, by some metric."""
 
     says: str
     column: str
     over: tuple[str, ...]
     cells: tuple[str, ...]
+    metric: str | None = None
+    """By which; None: by what the table is judged by."""
+    less: bool = False
+    """Whether it is ahead with less of it."""
 
 
 @dataclass(frozen=True)
@@ -148,20 +156,26 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of a paper, as it is drawn from stored results of one of its tables."""
+    """A figure of a paper, as it is drawn from stored results of one of its tables, or of a partition."""
 
     id: str
     caption: str
-    table: str
-    series: tuple[str, ...]
-    """What is drawn: one of :data:`entrofed.papers.results.SERIES`, ``cohort_entropy``, or ``confusion``."""
-    panels: Mapping[str, tuple[str, ...]]
-    """By title the cells of a panel: one, drawn by round, or several, drawn against ``at``."""
+    table: str = ""
+    series: tuple[str, ...] = ()
+    """What is drawn: one of :data:`entrofed.papers.results.SERIES` or ``COURSE`` by round, ``confusion``, or metrics of
+    the table."""
+    panels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By title the cells of a panel: one, drawn by round (a metric as bars), or several, drawn against ``at``."""
     at: tuple[float, ...] = ()
     axis: str = "round"
     """What ``at`` is."""
     columns: tuple[str, ...] = ()
     """Those that are drawn; all, if none are named."""
+    together: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Instead of ``series``, of a single column: by what is measured, the series that are lines of one panel."""
+    deal: Mapping[str, Any] | None = None
+    """Instead of results: ``partition``, ``seed`` (of numpy's legacy generator), ``classes`` (samples of each),
+    ``clients``, and the partition's options."""
 
 
 @dataclass(frozen=True)

@@ -104,13 +104,15 @@ def select(path: str, cells: Sequence[str] = (), columns: Sequence[str] = ()) ->
 
 def missing_data(selection: Selection, directory: Path | None) -> dict[str, str]:
     """The cells whose dataset is not here, with the words to say so."""
-    root = data_directory(directory)
-    words = {}
-    for cell in selection.cells:
-        name = cell.setting["data"]["name"]
-        if not CATALOG[name].here(root):
-            words[cell.id] = f"{cell.path}: left out, {name} is not in {root}; get it with 'entrofed data fetch {name}'"
-    return words
+    return {cell.id: words for cell in selection.cells if (words := without_data(cell, directory)) is not None}
+
+
+def without_data(cell: Cell, directory: Path | None) -> str | None:
+    """The words to say so, if the dataset of a cell is not here."""
+    root, name = data_directory(directory), cell.setting["data"]["name"]
+    if CATALOG[name].here(root):
+        return None
+    return f"{cell.path}: left out, {name} is not in {root}; get it with 'entrofed data fetch {name}'"
 
 
 def seconds_of(budget: str) -> float:

@@ -3,7 +3,9 @@
 A row is a round of a run. ``experiment`` is the run's resolved configuration as TOML, so that every number can be made
 again; ``version`` is the library's that made it. Rounds that were not evaluated have a row too, for what they cost and
 who took part: ``bytes_up``, ``bytes_down``, ``cohort`` (numbers of the clients whose updates count), ``weights``
-(theirs, to four digits) and ``cohort_entropy`` (bits); with peers, ``weights`` are those of the nodes' own models.
+(theirs, to four digits) and ``cohort_entropy`` (bits); with peers, ``weights`` are those of the nodes' own models. How
+the step agrees with the gradient over all data is kept where it was measured (``alignment_error``, which is A_t, and
+``alignment_cosine``; see :func:`entrofed.info.bounds.alignment_error`).
 ``confusion`` is the last round's matrix, row by row: samples of a class by what they are taken for.
 """
 
@@ -31,15 +33,24 @@ SERIES = (
     "weighted_precision",
     "weighted_recall",
     "train_loss",
+    "training_loss",
+    "training_accuracy",
+    "validation_loss",
+    "validation_accuracy",
     "accuracy_id",
     "consensus",
     "seconds",
 )
-"""What is kept of each evaluated round; papers report neither of the last two."""
+"""What is kept of each evaluated round; papers report neither of the last two. ``train_loss`` is that of clients while
+they train; ``training_`` and ``validation_`` are of the global model, where the experiment asks for them."""
+OF_PARTS = ("loss", "accuracy")
+"""What is kept of the parts of the data other than the test set."""
 COURSE = {
     "bytes_up": pyarrow.int64(),
     "bytes_down": pyarrow.int64(),
     "cohort_entropy": pyarrow.float32(),
+    "alignment_error": pyarrow.float32(),
+    "alignment_cosine": pyarrow.float32(),
     "cohort": pyarrow.list_(pyarrow.int32()),
     "weights": pyarrow.list_(pyarrow.float32()),
     "confusion": pyarrow.list_(pyarrow.int32()),
@@ -87,6 +98,8 @@ class Result:
         if metric == "convergence":
             place = convergence(self.series["macro_f1"])
             return place if place is None or not self.at else self.at[place - 1]
+        if metric == "cohort_entropy_mean":
+            return _mean(self.course.get("cohort_entropy") or [None])
         for ending, reduce in _REDUCTIONS.items():
             if metric.endswith(ending) and (name := metric.removesuffix(ending)) in self.series:
                 whole = ending != "_mean" or len(self.series[name]) == self.rounds
@@ -160,7 +173,9 @@ def _unless_all(rounds: Iterable[int]) -> tuple[int, ...]:
 
 def _evaluated(record: RoundRecord) -> dict[str, float | None]:
     inside = record.in_distribution
+    parts = {f"{part}_{name}": getattr(found, name) for part, found in record.parts.items() for name in OF_PARTS}
     return {name: getattr(record.test, name, None) for name in SERIES} | {
+        **parts,
         "train_loss": record.train_loss,
         "accuracy_id": None if inside is None else inside.accuracy,
         "consensus": record.consensus,
@@ -174,6 +189,8 @@ def _course(record: RoundRecord) -> dict[str, Any]:
         "bytes_up": record.bytes_up,
         "bytes_down": record.bytes_down,
         "cohort_entropy": record.cohort_entropy,
+        "alignment_error": None if record.alignment is None else record.alignment.error,
+        "alignment_cosine": None if record.alignment is None else record.alignment.cosine,
         "cohort": [client.client for client in used],
         "weights": [round(client.weight, 4) for client in used],
         "confusion": None,

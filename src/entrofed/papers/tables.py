@@ -3,9 +3,10 @@
 A file of this folder is a paper::
 
     title, authors, venue, year
-    [[figure]]           id, caption, table, series, cells or panels (title = cells), at, axis, columns; see Figure
+    [[figure]]           id, caption, table, series or together, cells or panels (title = cells), at, axis, columns, or
+                         deal; see Figure
     [[table]]            id, caption, metrics (name = unit), judged_by, own, spread, seeds, gain_over, shuffled, notes
-    [[table.claim]]      says, column, over, cells: what the paper says of a column, see Claim
+    [[table.claim]]      says, column, over, cells, metric, less: what the paper says of a column, see Claim
     [table.setting]      what all its cells have in common, as an experiment file takes it
     [table.columns]      label = what makes this method, as an experiment file takes it
     [table.readings.LABEL]  label = the same for each way to read that column of the paper, if it is not clear; all of
@@ -63,9 +64,10 @@ def _paper(path: Path) -> Paper:
 
 
 def _figure(content: dict[str, Any]) -> Figure:
-    panels = content.pop("panels", None) or {cell: [cell] for cell in content.pop("cells")}
+    panels = content.pop("panels", None) or {cell: [cell] for cell in content.pop("cells", ())}
+    together = {axis: tuple(series) for axis, series in content.pop("together", {}).items()}
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in content.items()}
-    return Figure(panels={title: tuple(cells) for title, cells in panels.items()}, **fields)
+    return Figure(panels={title: tuple(cells) for title, cells in panels.items()}, together=together, **fields)
 
 
 def _table(paper: str, content: dict[str, Any]) -> Table:
@@ -85,7 +87,9 @@ def _table(paper: str, content: dict[str, Any]) -> Table:
             claim["says"],
             claim["column"],
             tuple(claim.get("over", (column for column in columns if column not in (claim["column"], *own)))),
-            tuple(claim.get("cells", (name for name, cell in cells.items() if cell.values))),
+            tuple(claim.get("cells") or [name for name, cell in cells.items() if cell.values] or cells),
+            claim.get("metric"),
+            claim.get("less", False),
         )
         for claim in content.pop("claim", ())
     ]

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from entrofed.papers.pooled import ClaimVerdict, shown
+from entrofed.papers.claims import ClaimVerdict
+from entrofed.papers.pooled import shown
 from entrofed.papers.reported import Table
 from entrofed.papers.results import Result
 from entrofed.papers.verdict import Line, Verdict, verdicts
@@ -169,18 +170,21 @@ def _many(number: int, what: str) -> str:
 CLAIM = ("the paper says", "here", "why", "seeds", "rounds", "beside controls")
 
 
-def claim_cells(found: ClaimVerdict, unit: str) -> list[str]:
+def claim_cells(found: ClaimVerdict, table: Table) -> list[str]:
     """A claim and what became of it."""
-    parts = []
+    claim, unit = found.claim, table.metrics[found.claim.metric or table.judged_by]
+    parts = [f"{claim.metric}, {unit}" + (", less" if claim.less else "")] if claim.metric and found.rows else []
     for row in found.rows:
         told = found.reported.get(row.against)
         words = f"{row.against} {signed(row.difference, unit)}"
         words += f" ({reach})" if (reach := span(row.low, row.high, unit)) else ""
         parts.append(words + ("" if told is None else f", paper {signed(told, unit)}"))
-    if found.missing:
+    if not found.rounds:
+        parts.append("not run")
+    elif found.missing:
         parts.append(f"not run to the end: {', '.join(found.missing)}")
     seeds = sorted({n for row in found.rows for n in row.seeds})
-    says = found.claim.says if found.column == found.claim.column else f"{found.claim.says} (read as {found.column})"
+    says = claim.says if found.column == claim.column else f"{claim.says} (read as {found.column})"
     return [
         says,
         f"**{found.verdict}**",

@@ -33,7 +33,7 @@ def absolute(name: str, folder: Path) -> str:
     ('package.module:build', 'uniform')
     """
     path, _, attribute = name.rpartition(":")
-    return f"{os.path.abspath(folder / Path(path).expanduser())}:{attribute}" if path.endswith(".py") else name
+    return f"{os.path.abspath(folder / os.path.expanduser(path))}:{attribute}" if path.endswith(".py") else name
 
 
 def load(reference: str) -> Any:

@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.records import Metrics, RoundRecord
-from entrofed.errors import ConfigError
-from entrofed.experiment.config import DataSection, Experiment
-from entrofed.experiment.run_folder import RunFolder
+from entrofed.errors import CheckpointError, ConfigError
+from entrofed.experiment.config import Experiment
+from entrofed.experiment.run_folder import RunFolder, readable
+from entrofed.experiment.sections.data import DataSection
 from entrofed.experiment.summary import asked_of, summarize
 from entrofed.info.entropy import Floats
+from entrofed.peer.whole import whole_runs
 from entrofed.suite.compare import asked_metrics
-from entrofed.suite.target import Reached, first_reaching
+from entrofed.suite.target import Reached, elapsed, first_reaching
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Run:
     for are there if a round has them, called as in a comparison."""
     elapsed: Floats
     """Seconds since the start, on the server's clock."""
+    virtual: list[float] | None
+    """The same on the virtual clock, if there is one."""
     class_accuracy: list[float]
     weights: Weights
     participation: Counter[int]
@@ -71,7 +75,7 @@ class Run:
 
     def to_target(self, target: float) -> Reached | None:
         """What it took to reach an accuracy on the test set."""
-        return first_reaching(self.series["accuracy"], self.series["traffic"], self.elapsed, target)
+        return first_reaching(self.series["accuracy"], self.series["traffic"], self.elapsed, target, self.virtual)
 
 
 @dataclass(frozen=True)
@@ -102,12 +106,12 @@ class Group:
 
 
 def read_groups(folders: list[RunFolder]) -> list[Group]:
-    """The experiments in the order in which they come; a folder given twice counts once."""
+    """The experiments in the order in which they come; a folder given twice counts once, peers of one run too."""
     if not folders:
         raise ConfigError("there are no runs to report on; name a folder that holds some")
     groups: dict[Path, list[Run]] = {}
-    for folder in dict.fromkeys(folders):
-        groups.setdefault(folder.path.parent, []).append(read_run(folder))
+    for folder, run in readable(whole_runs(list(dict.fromkeys(folders))), read_run):
+        groups.setdefault(folder.path.parent, []).append(run)
     names = _names(list(groups))
     return [Group(names[path], sorted(runs, key=lambda run: run.experiment.seed)) for path, runs in groups.items()]
 
@@ -146,6 +150,7 @@ def read_run(folder: RunFolder) -> Run:
         finished=stored is not None,
         summary=summary,
         series=_series(records),
+        virtual=elapsed(record.virtual_seconds for record in records),
         elapsed=_column(accumulate(record.duration for record in records)),
         class_accuracy=tests[-1].class_accuracy if tests else [],
         weights=_weights(records),
@@ -153,11 +158,18 @@ def read_run(folder: RunFolder) -> Run:
         reasons=Counter(refusal.reason for record in records for refusal in record.refused),
         seconds=dict(seconds),
         nodes=_nodes(records),
-        classes=[str(name) for name in facts["classes"]],
-        label_counts=np.array(facts["label_counts"], np.int64),
+        classes=[str(name) for name in facts.get("classes") or ()],
+        label_counts=_counts(folder, facts.get("label_counts")),
         environment=_pretty(environment) if environment.exists() else "",
         reveals=_reveals(folder),
     )
+
+
+def _counts(folder: RunFolder, rows: Any) -> NDArray[np.int64]:
+    try:
+        return np.array(rows or [], np.int64)
+    except (ValueError, TypeError, OverflowError):
+        raise CheckpointError(f"{folder.path / 'federation.json'}: its label counts are none") from None
 
 
 def _reveals(folder: RunFolder) -> dict[str, list[str]] | None:
@@ -221,4 +233,7 @@ def _nodes(records: Sequence[RoundRecord]) -> Floats:
 
 
 def _pretty(path: Path) -> str:
-    return json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2)
+    try:
+        return json.dumps(json.loads(path.read_text(encoding="utf-8")), indent=2)
+    except (OSError, ValueError, RecursionError):
+        return "not readable"

@@ -29,6 +29,8 @@ def costs(groups: Sequence[Group], sheets: Sheets, shared: str, target: float | 
     views = [course_view(groups, shared, metric, "MB", ",.0f", label=label) for metric, label in ways.items()]
     reading = "Megabytes sent since the start, the mean over seeds: models, and what a method asks for besides."
     pictures: list[Block] = [Picture("Bytes sent", reading, views), _seconds(played, sheets)]
+    if (clocked := _virtual(played)) is not None:
+        pictures.append(clocked)
     known = [group for group in played if group.values(LAST_10) and any(run.series["up"].any() for run in group.runs)]
     if len(known) > 1:
         pictures.insert(0, _tradeoff(known, sheets))
@@ -78,6 +80,21 @@ def _seconds(groups: Sequence[Group], sheets: Sheets) -> Picture:
     return Picture("Time by phase", reading, [View(chart, words, Grid(["Experiment", *phases], lines))])
 
 
+def _virtual(groups: Sequence[Group]) -> Grid | None:
+    """Time on the virtual clock; None where there is none."""
+    lines = []
+    for group in groups:
+        runs = [run for run in group.runs if run.virtual is not None]
+        whole = [run.virtual[-1] for run in runs if run.virtual]
+        if whole:
+            rounds = [float(np.median(np.diff([0.0, *(run.virtual or ())]))) for run in runs]
+            lines.append([group.name, f"{np.mean(whole):,.1f}", f"{np.mean(rounds):,.2f}"])
+    if not lines:
+        return None
+    caption = "What clients of the experiment's devices would have taken: means over seeds."
+    return Grid(["Experiment", "Virtual seconds", "Median round"], lines, caption, sortable=True)
+
+
 def reveals(groups: Sequence[Group]) -> Section:
     """What leaves the clients, and what that cost in privacy; experiments that reveal the same share a row."""
     alike: dict[tuple[str, str, str], list[str]] = {}
@@ -85,6 +102,9 @@ def reveals(groups: Sequence[Group]) -> Section:
         found = group.first.reveals
         told = (found["once"], found["each_round"]) if found is not None else ([NOT_RECORDED], [NOT_RECORDED])
         once, each = ("; ".join(words) or "nothing" for words in told)
+        privacy = group.first.experiment.privacy
+        if privacy is not None and privacy.secure:
+            each = f"under masks, so that the server gets the sum alone: {each}"
         spent = privacy_words(group.first.summary or {}).removeprefix("privacy: ") or "no noise"
         alike.setdefault((once, each, spent), []).append(group.name)
     to_whom = "its neighbours" if all(group.first.experiment.topology for group in groups) else "the server"

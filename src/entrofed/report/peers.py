@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from entrofed.charts.mixing import mixing_chart
 from entrofed.charts.report import peers_chart
 from entrofed.charts.topology import topology_chart
 from entrofed.core.graphs import build_graph, components
@@ -38,6 +39,12 @@ def peers(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | Non
         blocks.append(
             Picture("Distance to consensus", reading, [course_view(without, shared, "consensus", "Distance", ".3~g")])
         )
+    if mixed := [_mixing(group) for group in without if group.first.rounds]:
+        reading = (
+            "A row is a peer, a column the model of a peer: the darker, the more it counted in the last round, as "
+            "measured; white: it was not heard. The first seed."
+        )
+        blocks.append(Picture("Who listens to whom", reading, mixed))
     if views := [_nodes(group, sheets) for group in without if np.isfinite(group.first.nodes).any()]:
         reading = "A thin line is a peer's test accuracy, the thick one the mean of all peers. The first seed."
         blocks.append(Picture("Accuracy of each peer", reading, views))
@@ -65,6 +72,20 @@ def _topology(group: Group) -> View | None:
     )
     table = Grid(["Peer", "Neighbours", "Samples", "Entropy of its labels (bits)"], lines, "The first peers.")
     return View(topology_chart(graph, counts, ""), words, table, group.name)
+
+
+def _mixing(group: Group) -> View:
+    """The weights of the last round."""
+    last = group.first.folder.records()[-1]
+    lines = []
+    for peer in last.peers[:LISTED]:
+        weights = peer.mixing
+        largest = max(weights, key=weights.__getitem__, default=peer.node)
+        own, most = weights.get(peer.node, 0.0), weights.get(largest, 0.0)
+        lines.append([str(peer.node), str(len(weights)), f"{own:.3f}", f"{most:.3f}", str(largest)])
+    gap = "" if last.spectral_gap is None else f"; spectral gap {last.spectral_gap:.3f}"
+    table = Grid(["Peer", "Models", "Own weight", "Largest", "Of"], lines, "The first peers.")
+    return View(mixing_chart(group.first.folder), f"{group.name}: round {last.round + 1}{gap}.", table, group.name)
 
 
 def _nodes(group: Group, sheets: Sheets) -> View:

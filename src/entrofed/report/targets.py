@@ -24,11 +24,13 @@ def targets(groups: Sequence[Group], target: float | None) -> Grid | None:
             rows += [_row(group, level) for group in family]
     if not rows:
         return None
+    clocked = any(run.virtual is not None for group in groups for run in group.runs)
+    head = [*HEAD, *(["Virtual seconds"] if clocked else [])]
     caption = (
         "Until the test accuracy is first reached: rounds, megabytes sent both ways, seconds on the server's clock; "
         "mean ± sample standard deviation over the seeds that reach it. "
     )
-    return Grid(HEAD, rows, caption + " ".join(said), sortable=True)
+    return Grid(head, [row[: len(head)] for row in rows], caption + " ".join(said), sortable=True)
 
 
 def _levels(family: Sequence[Group], target: float | None) -> Iterator[tuple[float, str]]:
@@ -46,10 +48,13 @@ def _levels(family: Sequence[Group], target: float | None) -> Iterator[tuple[flo
 
 def _row(group: Group, level: float) -> list[str]:
     found = [reached for run in group.runs if (reached := run.to_target(level)) is not None]
-    cells = [_spread(found, name) for name in ("rounds", "megabytes", "seconds")] if found else [NOT_REACHED] * 3
+    names = ("rounds", "megabytes", "seconds", "virtual_seconds")
+    cells = [_spread(found, name) if found else NOT_REACHED for name in names]
     return [group.name, f"{percent(level)} %", f"{len(found)} of {len(group.runs)}", *cells]
 
 
 def _spread(found: Sequence[Reached], name: str) -> str:
-    values = [float(getattr(one, name)) for one in found]
+    values = [float(value) for one in found if (value := getattr(one, name)) is not None]
+    if not values:
+        return ""
     return f"{mean(values):,.1f}" + (f" ± {stdev(values):,.1f}" if len(values) > 1 else "")

@@ -40,6 +40,9 @@ class BufferedGreedy(Selector):
     pool always suffices; a larger Q is cut to that, or refused if ``strict``. Ties go to the lower number, or are drawn
     with ``random_ties``.
 
+    ``most``: nobody is chosen more than this many times as often as everybody would be by turns; a bound on what a
+    client gains that claims whatever is always chosen (uniform counts). Those above it come last, after the buffer.
+
     Who drops out of the buffer during a round waits for the next one: as in the paper, the set of available clients
     only shrinks within a round. Differs from the paper: if that set runs empty because clients left, those in the
     buffer who have rested longest are taken.
@@ -51,8 +54,11 @@ class BufferedGreedy(Selector):
     buffer: int | float | None = None
     random_ties: bool = False
     strict: bool = False
+    most: float | None = None
 
     def __post_init__(self) -> None:
+        if self.most is not None and not 1 <= self.most < float("inf"):
+            raise ConfigError(f"{self.name}: most = {self.most}: it is a multiple of everybody's share, 1 or more")
         if self.buffer is None:
             return
         share = isinstance(self.buffer, float)
@@ -67,12 +73,25 @@ class BufferedGreedy(Selector):
 
     def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """An empty buffer."""
+        number = len(participants)
+        capacity = self._chosen_capacity(clients.partition, number)
+        chosen = {} if self.most is None else {"chosen": np.zeros(len(clients.sizes), np.int64)}
+        return {"buffer": np.zeros(0, np.int64), "capacity": np.array(capacity), "clients": np.array(number), **chosen}
+
+    def _chosen_capacity(self, partition: str, number: int) -> int:
+        """Q as it was chosen, for so many clients."""
         buffer = self.buffer
         if buffer is None:
-            buffer = 0.7 if clients.partition == "label_quantity" else 0.5
-        number = len(participants)
-        capacity = int(buffer * number + 1e-9) if isinstance(buffer, float) else min(buffer, number)
-        return {"buffer": np.zeros(0, np.int64), "capacity": np.array(capacity), "clients": np.array(number)}
+            buffer = 0.7 if partition == "label_quantity" else 0.5
+        return int(buffer * number + 1e-9) if isinstance(buffer, float) else min(buffer, number)
+
+    def gap(self, clients: ClientTable, participants: int, size: int) -> int:
+        """``floor(Q / M) + 1``: a client is free again once Q others were picked after it.
+
+        Where clients leave and the pool runs empty, those who rest are taken before.
+        """
+        capacity = min(self._chosen_capacity(clients.partition, participants), max(participants - size, 0))
+        return capacity // size + 1
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
@@ -84,6 +103,10 @@ class BufferedGreedy(Selector):
         free[among] = True
         resting = buffer[free[buffer]]
         free[resting] = False
+        if self.most is not None:
+            barred = np.flatnonzero(free & (state["chosen"] >= self._limit(state, size)))
+            free[barred] = False
+            resting = np.concatenate([resting, barred])
         pool = np.flatnonzero(free)
         scores = self.scores(counts, pool)
         picked: list[int] = []
@@ -103,7 +126,15 @@ class BufferedGreedy(Selector):
             reasons.append({"client": client, **facts, "pool": left, "buffer": rested, "how": how})
             picked.append(client)
         kept = np.concatenate([buffer[~np.isin(buffer, picked)], np.array(picked, np.int64)])
-        return Selection(picked, {**state, "buffer": kept[max(len(kept) - capacity, 0) :]}, reasons)
+        after = {**state, "buffer": kept[max(len(kept) - capacity, 0) :]}
+        if self.most is not None:
+            after["chosen"] = state["chosen"] + np.isin(np.arange(len(counts)), picked)
+        return Selection(picked, after, reasons)
+
+    def _limit(self, state: PartState, size: int) -> int:
+        """How often anybody may have been chosen, once this cohort is: at least once."""
+        even = (int(state["chosen"].sum()) + size) / int(state["clients"])
+        return max(int((self.most or 1.0) * even), 1)
 
     def _best(
         self, clients: NDArray[np.int64], scores: NDArray[np.float64], tie: float, rng: np.random.Generator

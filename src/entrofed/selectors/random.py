@@ -1,7 +1,7 @@
 """Choose by chance."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ class RandomSelection(Selector):
     name: ClassVar[str] = "random"
     reference: ClassVar[str] = "McMahan et al., AISTATS 2017, Algorithm 1"
     sees: ClassVar[Sees] = "sum"
+    sampling: ClassVar[Literal["poisson", "fixed"] | None] = "fixed"
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator

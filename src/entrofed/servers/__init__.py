@@ -1,9 +1,11 @@
 """Parts that make the next model from the weighted updates."""
 
 from entrofed.core.parts import ClientRule, ServerRule, by_name
+from entrofed.privacy.updates import LocalNoise
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
 from entrofed.servers.average import Average
 from entrofed.servers.averaged import Averaged
+from entrofed.servers.ccvr import CCVR
 from entrofed.servers.clipped import Clipped
 from entrofed.servers.concat import Concat, FewBatches
 from entrofed.servers.dynamic import Dynamic, DynamicRegularizer
@@ -17,6 +19,7 @@ from entrofed.servers.trimmed_mean import TrimmedMean
 SERVERS: dict[str, type[ServerRule]] = by_name(
     Average,
     Averaged,
+    CCVR,
     Normalized,
     Scaffold,
     Dynamic,
@@ -31,5 +34,7 @@ SERVERS: dict[str, type[ServerRule]] = by_name(
     Concat,
 )
 
-CLIENT_RULES: dict[str, type[ClientRule]] = by_name(AccumulatedSteps, ControlVariate, DynamicRegularizer, FewBatches)
+CLIENT_RULES: dict[str, type[ClientRule]] = by_name(
+    AccumulatedSteps, ControlVariate, DynamicRegularizer, FewBatches, LocalNoise
+)
 """What clients do for some of them."""

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from entrofed.core.params import Params
+from entrofed.core.params import Floats, Params
 from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.types import Context, PartState, Update, Weights
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,21 @@ class Average(ServerRule):
 
 def average(updates: Sequence[Update], weights: Weights) -> Params:
     """The weighted average of parameters and float buffers; the maximum of integer buffers."""
-    values = weighted_sum([update.params.values for update in updates], weights)
+    return narrow(weighted_sum([update.params.values for update in updates], weights), updates)
+
+
+def narrow(values: NDArray[np.float64], updates: Sequence[Update]) -> Params:
+    """The model with these values, and the highest counters of the updates: every server rule's result.
+
+    Finite values are held inside the range of float32, so that no finite updates give a model that is not.
+    """
     counters = np.max([update.params.counters for update in updates], axis=0)
-    return Params(values.astype(np.float32), counters)
+    return Params(held(values), counters)
+
+
+def held(values: NDArray[np.float64]) -> Floats:
+    """The same in float32; what is finite stays so."""
+    inside = values.clip(-LARGEST, LARGEST)
+    if not np.isfinite(values).all():
+        inside = np.where(np.isfinite(values), inside, values)
+    return inside.astype(np.float32)

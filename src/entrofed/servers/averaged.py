@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict
 
 from entrofed.core.params import Params
-from entrofed.core.parts import ALL_CLIENTS, Build, ClientRule, Method, ServerRule, Wrapper
-from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
+from entrofed.core.parts import ALL_CLIENTS, ServerRule
+from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
+from entrofed.core.wrapped_server import WrappedServer
 from entrofed.errors import ConfigError
 from entrofed.servers.average import Average
 
@@ -18,7 +18,7 @@ MEAN, COUNTERS, ROUNDS = "averaged", "averaged_counters", "averaged_rounds"
 
 
 @dataclass(frozen=True)
-class Averaged(Wrapper, ServerRule):
+class Averaged(WrappedServer):
     """Another server rule, and the average of its models over rounds; training goes on from the models themselves.
 
     ``exponential``: ``m = decay m + (1 - decay) w`` from ``m = w`` on; ``tail``: the mean of all models. Both from
@@ -28,7 +28,6 @@ class Averaged(Wrapper, ServerRule):
     (``averaged`` in the records); clients never get it.
     """
 
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(arbitrary_types_allowed=True)
     name: ClassVar[str] = "averaged"
     reference: ClassVar[str] = (
         "Polyak and Juditsky, Acceleration of Stochastic Approximation by Averaging, 1992; over federated rounds as in "
@@ -49,36 +48,9 @@ class Averaged(Wrapper, ServerRule):
             raise ConfigError(f"server {self.name!r}: an average of averages; name one of them only")
 
     @property
-    def wrapped(self) -> ServerRule:
-        """The other rule."""
-        return self.server
-
-    @property
     def needs(self) -> frozenset[str]:
         """A server, besides: an average of each peer's models would be evaluated nowhere."""
         return self.server.needs | {ALL_CLIENTS}
-
-    @property
-    def replaces_network(self) -> bool:  # type: ignore[override]
-        """As the other rule."""
-        return self.server.replaces_network
-
-    @property
-    def client(self) -> ClientRule | None:
-        """The other rule's."""
-        return self.server.client
-
-    def check(self, method: Method, training: Training) -> None:
-        """The other rule decides."""
-        self.server.check(method, training)
-
-    def phase_round(self, number: int, rounds: int, state: PartState) -> tuple[int, int]:
-        """The other rule's."""
-        return self.server.phase_round(number, rounds, state)
-
-    def network(self, build: Build) -> Build:
-        """The other rule's."""
-        return self.server.network(build)
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No round averaged."""
@@ -88,10 +60,6 @@ class Averaged(Wrapper, ServerRule):
             COUNTERS: params.counters,
             ROUNDS: np.zeros((), np.int64),
         }
-
-    def broadcast(self, state: PartState) -> PartState:
-        """What the other rule sends."""
-        return self.server.broadcast(state)
 
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState

@@ -16,6 +16,7 @@ from entrofed.core.types import ClientTable, Context, PartState, Training, Updat
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
 from entrofed.models.concatenated import Concatenated
+from entrofed.servers.average import LARGEST, held
 
 BRANCH = "branch"
 """The objective that trains a branch of a concatenated network."""
@@ -131,7 +132,7 @@ class Concat(ServerRule):
                 for entry in context.layout.entries:
                     if entry.name.startswith(prefix) and entry.kind != "counter":
                         place = slice(entry.start, entry.start + entry.size)
-                        values[place] = weighted_sum([row[place] for row in rows], shares[members] / shares.sum())
+                        values[place] = held(weighted_sum([row[place] for row in rows], shares[members] / shares.sum()))
         if self._second(following) and not self._second(state):
             self._join(after, context)
         return after, following
@@ -143,7 +144,9 @@ class Concat(ServerRule):
         if self.start == "outputs":
             outputs = [f"branches.{j}.output" for j in range(self.clusters)]
             tensors["head.weight"][...] = np.concatenate([tensors[f"{name}.weight"] for name in outputs], axis=1)
-            tensors["head.bias"][...] = np.sum([tensors[f"{name}.bias"] for name in outputs], axis=0)
+            with np.errstate(over="ignore"):
+                biases = np.sum([tensors[f"{name}.bias"] for name in outputs], axis=0)
+            tensors["head.bias"][...] = biases.clip(-LARGEST, LARGEST)
 
 
 def clustered(counts: NDArray[np.float64], clusters: int, most: float | None) -> NDArray[np.int64]:

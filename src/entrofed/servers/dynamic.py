@@ -13,7 +13,8 @@ from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.servers.momentum import displacement, narrow
+from entrofed.servers.average import narrow
+from entrofed.servers.momentum import displacement
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from entrofed.core.params import Params
 from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
+from entrofed.servers.average import narrow
 from entrofed.servers.trimmed_mean import counted, middle_mean
 
 
@@ -33,5 +32,4 @@ class Median(ServerRule):
         """The median, whatever the model before was."""
         rows = counted(updates, weights)
         values = middle_mean(rows, (len(rows) - 1) // 2)
-        counters = np.max([update.params.counters for update in updates], axis=0)
-        return Params(values.astype(np.float32), counters), state
+        return narrow(values, updates), state

@@ -12,8 +12,7 @@ from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
-
-LARGEST = float(np.finfo(np.float32).max)
+from entrofed.servers.average import narrow
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,3 @@ def displacement(updates: Sequence[Update], weights: Weights, context: Context) 
     for update, weight in zip(updates, weights, strict=True):
         total += weight * np.subtract(update.params.values[: len(start)], start, dtype=np.float64)
     return total
-
-
-def narrow(values: NDArray[np.float64], updates: Sequence[Update]) -> Params:
-    """The model with these values, held inside the range of float32, and the highest counters of the updates."""
-    counters = np.max([update.params.counters for update in updates], axis=0)
-    return Params(values.clip(-LARGEST, LARGEST).astype(np.float32), counters)

@@ -12,7 +12,7 @@ from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import Context, PartState, Training, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.servers.average import average
+from entrofed.servers.average import average, narrow
 
 
 def accumulated(steps: int, momentum: float) -> float:
@@ -83,13 +83,12 @@ class Normalized(ServerRule):
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The normalized average of the parameters, the plain average of the buffers."""
-        plain = average(updates, weights)
         a, counts = np.maximum([update.facts["accumulated"] for update in updates], 1.0).T
         if np.ptp(a) == 0 and np.array_equal(a, counts):
-            return plain, state
+            return average(updates, weights), state
         end = context.clients.trainable
         shares = weights * (weights @ counts) / a
         moved = weighted_sum([update.params.values[:end] for update in updates], shares)
-        values = plain.values.copy()
+        values = weighted_sum([update.params.values for update in updates], weights)
         values[:end] = moved + (1 - shares.sum()) * context.params.values[:end].astype(np.float64)
-        return Params(values, plain.counters), state
+        return narrow(values, updates), state

@@ -12,7 +12,7 @@ from entrofed.core.parts import ClientRule, Correction, Method, Sees, ServerRule
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
 from entrofed.errors import ConfigError
-from entrofed.servers.average import average
+from entrofed.servers.average import average, narrow
 from entrofed.servers.normalized import accumulated
 
 Variant = Literal["corrected", "niid_bench"]
@@ -111,7 +111,7 @@ class Scaffold(ServerRule):
         mean = average(updates, weights)
         if self.server_lr == 1:
             return mean, after
-        end, values = context.clients.trainable, mean.values.copy()
+        end, values = context.clients.trainable, mean.values.astype(np.float64)
         before = context.params.values[:end].astype(np.float64)
         values[:end] = before + self.server_lr * (values[:end] - before)
-        return Params(values, mean.counters), after
+        return narrow(values, updates), after

@@ -12,15 +12,17 @@ from entrofed.core.parts import Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.info.similarity import blocks
+from entrofed.servers.average import narrow
 
 
 @dataclass(frozen=True)
 class TrimmedMean(ServerRule):
     """Of each value, leave out the ``floor(share n)`` lowest and highest of n clients and average the rest.
 
+    At least one at each end is left out of three or more.
     Parameters and float buffers alike; counters take the maximum. Of the weights it counts only whether they are above
     0: those clients are the n, and all alike. So as many clients as are left out at one end cannot move any value out
-    of the range of the others. With fewer than ``1 / share`` clients nobody is left out.
+    of the range of the others. Of one or two clients nobody is left out; ``share = 0`` leaves out nobody ever.
     """
 
     name: ClassVar[str] = "trimmed_mean"
@@ -40,10 +42,9 @@ class TrimmedMean(ServerRule):
     ) -> tuple[Params, PartState]:
         """The trimmed mean, whatever the model before was."""
         rows = counted(updates, weights)
-        cut = int(self.share * len(rows) + 1e-9)  # 0.29 * 100 is a little below 29
+        cut = max(int(self.share * len(rows) + 1e-9), int(self.share > 0))  # 0.29 * 100 is a little below 29
         values = middle_mean(rows, min(cut, (len(rows) - 1) // 2))
-        counters = np.max([update.params.counters for update in updates], axis=0)
-        return Params(values.astype(np.float32), counters), state
+        return narrow(values, updates), state
 
 
 def counted(updates: Sequence[Update], weights: Weights) -> list[Floats]:

@@ -49,8 +49,11 @@ CURVE = 100
 """The curve of cohort sizes goes up to this, or to twice the cohort."""
 NOT_PLAYED = {
     "full": "takes everybody",
+    "poisson": "chooses as 'random' does, with cohorts of any size",
     "scripted": "follows a list",
     "maxent": "chooses for weights of its own, which pooled labels do not show, and takes its time",
+    "clustered_size": "looks at sizes alone",
+    "estimated_counts": "makes its counts of updates, so there must be training",
 }
 """Selectors that could be played and are not, and why."""
 RANDOM = "random"
@@ -303,6 +306,8 @@ def count_based(buffers: Sequence[float], clients: int, cohort: int) -> list[tup
         except ConfigError:  # it needs hyperparameters that nobody gives
             continue
         if name in NOT_PLAYED or part.needs or any(fact.name != LABEL_COUNTS for fact in part.facts):
+            continue
+        if part.sees != "sum":  # it looks at updates, and there are none
             continue
         if "buffer" not in parameters(maker):
             found.append((name, {"name": name}))

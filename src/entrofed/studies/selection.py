@@ -45,9 +45,11 @@ PARTITION_KINDS = (
 
 
 def choices(buffers: Sequence[float], epsilons: Sequence[float]) -> Iterator[tuple[str, dict[str, Any], float | None]]:
-    """The selectors of the study: a title, the part, and the epsilon of the counts it sees."""
+    """All selectors that choose by counts, and random: a title, the part, and the epsilon of the counts it sees."""
     yield "random", {"name": "random"}, None
     yield "KL", {"name": "kl"}, None
+    yield "Fed-CBS", {"name": "class_balanced"}, None
+    yield "maxent", {"name": "maxent"}, None
     yield "FedEntOpt", {"name": "fedentopt"}, None
     for buffer in buffers:
         yield f"FedEntOpt, buffer {buffer:.0%}", {"name": "fedentopt", "buffer": buffer}, None

@@ -9,7 +9,7 @@ from typing import Any
 
 from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.errors import ConfigError, unknown
-from entrofed.experiment.run_folder import RunFolder, find_runs
+from entrofed.experiment.run_folder import RunFolder, find_runs, readable
 from entrofed.suite.statistics import Row, compare
 from entrofed.suite.target import NOT_REACHED, to_target
 
@@ -20,7 +20,7 @@ METRICS = {
     "macro_f1": ("macro F1 %", 100),
 }
 """Metrics of a summary that are compared, with their titles, and what they are multiplied by to be in per cent."""
-COSTS = {"rounds": "rounds", "megabytes": "MB", "seconds": "s"}
+COSTS = {"rounds": "rounds", "megabytes": "MB", "seconds": "s", "virtual_seconds": "virtual s"}
 """What it takes to reach a target, with their titles."""
 TO_TARGET = "_to_target"
 
@@ -29,7 +29,8 @@ def asked_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
     """The metrics that an experiment asks for, at the end of a run: on the test set, and fairness on held-out data."""
     test, inside = summary.get("metrics_test") or {}, summary.get("metrics_id") or {}
     fairness = {f"id_{name}": value for name, value in inside.items() if name.startswith(CLIENT_ACCURACY)}
-    return {f"test_{name}": value for name, value in test.items()} | fairness
+    ended = {"test_accuracy_at_end": found["accuracy"]} if (found := summary.get("at_end")) else {}
+    return {f"test_{name}": value for name, value in test.items()} | fairness | ended
 
 
 def summaries_of(paths: list[Path]) -> dict[Path, dict[int, dict[str, Any]]]:
@@ -43,11 +44,12 @@ def summaries_of(paths: list[Path]) -> dict[Path, dict[int, dict[str, Any]]]:
 def _finished(paths: list[Path]) -> dict[Path, dict[int, RunFolder]]:
     groups: dict[Path, dict[int, RunFolder]] = {}
     unfinished: list[str] = []
-    for run in dict.fromkeys(find_runs(paths)):  # a run that lies below two of the paths counts once
-        if run.summary() is None:
+    once = dict.fromkeys(find_runs(paths))  # a run that lies below two of the paths counts once
+    for run, (summary, seed) in readable(once, lambda run: (run.summary(), run.experiment().seed)):
+        if summary is None:
             unfinished.append(run.label)
         else:
-            groups.setdefault(run.path.parent, {})[run.experiment().seed] = run
+            groups.setdefault(run.path.parent, {})[seed] = run
     if unfinished:
         raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
     if not groups:
@@ -63,6 +65,7 @@ def comparison(paths: list[Path], target: float | None = None) -> list[dict[str,
     rows: list[dict[str, Any]] = []
     groups = {folder: list(of_seeds.values()) for folder, of_seeds in sorted(_finished(paths).items())}
     asked = list(dict.fromkeys(key for runs in groups.values() for run in runs for key in asked_metrics(_summary(run))))
+    every = [_summary(run) for runs in groups.values() for run in runs]
     for folder, runs in groups.items():
         summaries = [_summary(run) for run in runs]
         row: dict[str, Any] = {"experiment": folder.name, "seeds": len(runs), "rounds": summaries[0]["rounds"]}
@@ -73,7 +76,8 @@ def comparison(paths: list[Path], target: float | None = None) -> list[dict[str,
         if target is not None:
             found = [to_target(run.records(), target) for run in runs]
             row |= {"target": target, "reached": sum(one is not None for one in found)}
-            for key in COSTS:
+            clocked = any("virtual_seconds" in summary for summary in every)
+            for key in COSTS if clocked else list(COSTS)[:-1]:
                 row |= _spread(f"{key}{TO_TARGET}", [None if one is None else getattr(one, key) for one in found])
         rows.append(row)
     return rows
@@ -99,7 +103,8 @@ def columns_of(rows: list[dict[str, Any]]) -> dict[str, str]:
         asked = [key.removesuffix("_mean") for key in row if key.startswith(("test_", "id_")) and key.endswith("_mean")]
         titles |= {key: key.partition("_")[2].replace("_", " ") for key in asked}
         if "target" in row:
-            titles |= {f"{key}{TO_TARGET}": f"{title} to {row['target']:g}" for key, title in COSTS.items()}
+            costs = {key: title for key, title in COSTS.items() if f"{key}{TO_TARGET}_mean" in row}
+            titles |= {f"{key}{TO_TARGET}": f"{title} to {row['target']:g}" for key, title in costs.items()}
     return titles
 
 

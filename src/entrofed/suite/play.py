@@ -1,4 +1,4 @@
-"""Play many runs, one after the other, on one set of workers as long as the engine stays the same."""
+"""Play many runs: one after the other, on one set of workers as long as the engine stays the same, or side by side."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -7,13 +7,18 @@ from typing import Any, Protocol
 
 from entrofed.backends import Backend, backend_of
 from entrofed.core.records import RoundRecord
-from entrofed.errors import EntrofedError
-from entrofed.experiment.config import EngineSection, Experiment
+from entrofed.errors import ConfigError, EntrofedError
+from entrofed.experiment.config import Experiment
 from entrofed.experiment.rounds import Observer
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
+from entrofed.experiment.sections.engine import EngineSection
+from entrofed.suite.side_by_side import Player, heard, players
 
 Runs = Sequence[tuple[Experiment, RunFolder]]
+
+HERE = ("inline", "processes")
+"""Engines of this machine alone."""
 
 
 class PlayObserver:
@@ -22,8 +27,8 @@ class PlayObserver:
     def run_started(self, experiment: Experiment, folder: RunFolder) -> None:
         """Before the data of a run is loaded."""
 
-    def round_finished(self, experiment: Experiment, record: RoundRecord) -> None:
-        """After each round of the run that was started last."""
+    def round_finished(self, experiment: Experiment, folder: RunFolder, record: RoundRecord) -> None:
+        """After each round."""
 
     def run_finished(self, folder: RunFolder, summary: dict[str, Any]) -> None:
         """After the last round of a run."""
@@ -42,6 +47,8 @@ class Simulate(Protocol):
         *,
         data_directory: Path | None,
         resume: bool,
+        overwrite: bool,
+        from_scratch: bool,
         observer: Observer,
     ) -> dict[str, Any]:
         """As :func:`entrofed.experiment.runner.run` does."""
@@ -53,9 +60,12 @@ def play(
     *,
     data_directory: Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
+    from_scratch: bool = False,
     keep_going: bool = False,
     observer: PlayObserver | None = None,
     simulators: Mapping[str, Simulate] | None = None,
+    jobs: int = 1,
 ) -> dict[str, EntrofedError]:
     """Play runs; returns what went wrong, by the path of the run's folder.
 
@@ -63,24 +73,30 @@ def play(
         runs: Experiments, each with the folder it is played in.
         data_directory: Where datasets lie; None for the default.
         resume: Continue what was started before, instead of refusing to.
+        overwrite: Replace what was started before.
+        from_scratch: Begin anew where no checkpoint of a run is intact.
         keep_going: A run that fails does not keep the others from being played. Without it, nothing starts unless all
             runs can begin, and the first error is raised.
         observer: Is told how the runs get on.
         simulators: Engines, by ``engine.backend``, that are no :class:`~entrofed.backends.base.Backend`.
+        jobs: Runs that are played at once, each inline in a process of its own; only for engines of this machine.
     """
     watch, theirs = observer or PlayObserver(), simulators or {}
+    how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "from_scratch": from_scratch}
     if not keep_going:
         for experiment, folder in runs:
-            folder.check(experiment, resume=resume)
+            folder.check(experiment, resume=resume, overwrite=overwrite)
+    if jobs > 1:
+        return _play_side_by_side(runs, jobs, data_directory, watch, how, keep_going=keep_going)
     failed: dict[str, EntrofedError] = {}
     workers = Workers()
     try:
         for experiment, folder in runs:
             watch.run_started(experiment, folder)
-            seen = partial(watch.round_finished, experiment)
+            seen = partial(watch.round_finished, experiment, folder)
             try:
                 simulate = theirs.get(experiment.engine.backend) or partial(run, backend=workers.of(experiment.engine))
-                summary = simulate(experiment, folder, data_directory=data_directory, resume=resume, observer=seen)
+                summary = simulate(experiment, folder, data_directory=data_directory, observer=seen, **how)
             except EntrofedError as error:
                 if not keep_going:
                     raise
@@ -90,6 +106,49 @@ def play(
                 watch.run_finished(folder, summary)
     finally:
         workers.close()
+    return failed
+
+
+def _play_side_by_side(
+    runs: Runs,
+    jobs: int,
+    data_directory: Path | None,
+    watch: PlayObserver,
+    how: dict[str, Any],
+    *,
+    keep_going: bool,
+) -> dict[str, EntrofedError]:
+    for experiment, folder in runs:
+        if experiment.engine.backend not in HERE:
+            raise ConfigError(
+                f"{folder.label}: engine.backend = {experiment.engine.backend!r} has workers of its own, and its runs "
+                "are played one after the other; leave out jobs"
+            )
+    failed: dict[str, EntrofedError] = {}
+    left = iter(runs)
+    with players(min(jobs, len(runs))) as everybody:
+
+        def begin(player: Player) -> None:
+            player.run = next(left, None)
+            if player.run is not None:
+                watch.run_started(*player.run)
+                player.play(player.run, data_directory, how)
+
+        for player in everybody:
+            begin(player)
+        while busy := [player for player in everybody if player.run is not None]:
+            for player, run, said in heard(busy):
+                if isinstance(said, RoundRecord):
+                    watch.round_finished(*run, said)
+                    continue
+                if isinstance(said, EntrofedError):
+                    if not keep_going:
+                        raise said
+                    failed[str(run[1].path)] = said
+                    watch.run_failed(run[1], said)
+                else:
+                    watch.run_finished(run[1], said)
+                begin(player)
     return failed
 
 

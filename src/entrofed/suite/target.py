@@ -1,4 +1,4 @@
-"""What it takes to reach an accuracy: rounds, megabytes, seconds."""
+"""What it takes to reach an accuracy: rounds, megabytes, seconds; and seconds on the virtual clock."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,12 @@ class Reached:
     """Sent both ways."""
     seconds: float
     """On the server's clock."""
+    virtual_seconds: float | None = None
+    """On the virtual clock, if there is one."""
 
     def __str__(self) -> str:
-        return f"{self.rounds} round{'s' * (self.rounds != 1)}, {self.megabytes:,.1f} MB, {self.seconds:,.1f} s"
+        words = f"{self.rounds} round{'s' * (self.rounds != 1)}, {self.megabytes:,.1f} MB, {self.seconds:,.1f} s"
+        return words + ("" if self.virtual_seconds is None else f", {self.virtual_seconds:,.1f} s on the virtual clock")
 
 
 def checked_target(target: float) -> float:
@@ -45,16 +48,31 @@ def to_target(records: Sequence[RoundRecord], target: float) -> Reached | None:
         accumulate((record.bytes_up + record.bytes_down) / 1e6 for record in records),
         accumulate(record.duration for record in records),
         target,
+        elapsed(record.virtual_seconds for record in records),
     )
 
 
+def elapsed(seconds: Iterable[float | None]) -> list[float] | None:
+    """Since the start on the virtual clock, after each round; None where there is no clock.
+
+    >>> elapsed([2.0, 3.0]), elapsed([None, None])
+    ([2.0, 5.0], None)
+    """
+    known = [value for value in seconds if value is not None]
+    return list(accumulate(known)) or None
+
+
 def first_reaching(
-    accuracies: Iterable[float | None], megabytes: Iterable[float], seconds: Iterable[float], target: float
+    accuracies: Iterable[float | None],
+    megabytes: Iterable[float],
+    seconds: Iterable[float],
+    target: float,
+    virtual: Sequence[float] | None = None,
 ) -> Reached | None:
     """The same of columns, a value for each round; megabytes and seconds since the start."""
     checked_target(target)
     columns = zip(accuracies, megabytes, seconds, strict=True)
     for played, (accuracy, sent, took) in enumerate(columns, start=1):
         if accuracy is not None and accuracy >= target:
-            return Reached(played, sent, took)
+            return Reached(played, sent, took, None if virtual is None else virtual[played - 1])
     return None

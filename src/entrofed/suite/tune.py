@@ -1,7 +1,8 @@
 """Search for good settings with Optuna's tree-structured Parzen estimator; every trial is a set of ordinary runs.
 
 What a search maximizes should not be the test set, or the test set is no longer one: by default it is the accuracy on
-held-out samples of the clients (``data.holdout``).
+held-out samples of the clients (``data.holdout``). Those are the samples of a round's cohort, which change with the
+cohort; where a run is judged (``stop``), ``accuracy_judged_last_10`` is the accuracy on the same data in every round.
 Bergstra et al., Algorithms for Hyper-Parameter Optimization, NeurIPS 2011.
 """
 
@@ -19,8 +20,8 @@ from entrofed.suite.sweep import plan, split
 if TYPE_CHECKING:
     import optuna
 
-HELD_OUT = "accuracy_id_last_10"
-METRICS = (HELD_OUT, *COMPARED)
+HELD_OUT, JUDGED = "accuracy_id_last_10", "accuracy_judged_last_10"
+METRICS = (HELD_OUT, JUDGED, *COMPARED)
 
 Play = Callable[[list[tuple[Experiment, RunFolder]]], object]
 
@@ -86,6 +87,11 @@ def search(
         raise ConfigError(
             f"{file}: --tune maximizes the accuracy on held-out samples, and there are none; "
             "set data.holdout, for example --set data.holdout=0.1. (--metric accuracy_last_10 peeks at the test set)"
+        )
+    if metric == JUDGED and (base.stop is None or base.stop.on == "test"):
+        raise ConfigError(
+            f"{file}: {JUDGED} is known of runs that are judged by data that is no test data; set stop.patience, and "
+            'stop.on = "validation" (with data.validation = 0.1) or "holdout" (with data.holdout = 0.1)'
         )
     space = spaces(options)
     optuna.logging.set_verbosity(optuna.logging.WARNING)

@@ -24,13 +24,23 @@ def rounds_words(number: int) -> str:
 
 
 def privacy_words(summary: Mapping[str, Any]) -> str:
-    """What the clients paid for their label counts; empty if nothing was noised.
+    """What the clients paid for their label counts and updates; empty if nothing was noised.
 
     >>> spent = {"epsilon": 0.5, "neighbours": "add_remove", "mechanism": "Laplace (OpenDP)", "scale": 2.0}
     >>> privacy_words({"privacy": spent})
     'privacy: each client spent epsilon 0.5 once on its label counts (add_remove neighbours, Laplace (OpenDP), scale 2)'
     """
-    if not (spent := summary.get("privacy")):
-        return ""
-    how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
-    return f"privacy: each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})"
+    spent = summary.get("privacy") or {}
+    found = []
+    if "neighbours" in spent:
+        how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
+        found.append(f"each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})")
+    if updates := spent.get("updates"):
+        most = rounds_words(updates["participations"]["most"])
+        found.append(
+            f"all that left a client cost epsilon {updates['epsilon']:.3g} at delta {updates['delta']:g} "
+            f"(each {updates['unit']} is hidden; noise {updates['noise']:.3g}, clip {updates['clip']:g} at the "
+            f"{updates['where']}; accounted by {updates['by']}; a client took part in {most} at most; "
+            f"{updates['mechanism']})"
+        )
+    return f"privacy: {'; '.join(found)}" if found else ""

@@ -72,6 +72,8 @@ def _asked_for(record: RoundRecord) -> Iterator[tuple[tuple[str, ...], float | N
             yield from (((group, name), value) for name, value in found.extra.items())
     if record.judged is not None:
         yield ("judged",), record.judged
+    if record.virtual_seconds is not None:
+        yield ("virtual_seconds",), record.virtual_seconds
 
 
 def scalars(record: RoundRecord) -> dict[str, float]:

@@ -4,6 +4,8 @@ from entrofed.core.parts import Weigher, by_name
 from entrofed.weighers.capped import Capped
 from entrofed.weighers.data_size import DataSize
 from entrofed.weighers.discrepancy import Discrepancy
+from entrofed.weighers.draws import Draws
+from entrofed.weighers.estimated_counts import EstimatedCounts
 from entrofed.weighers.label_entropy import LabelEntropy
 from entrofed.weighers.loss_deviation import LossDeviation
 from entrofed.weighers.maxent import MaxEnt
@@ -20,11 +22,13 @@ WEIGHERS: dict[str, type[Weigher]] = by_name(
     LabelEntropy,
     MaxEnt,
     Discrepancy,
+    EstimatedCounts,
     WeightHistogramKL,
     PredictionEntropy,
     PooledKL,
     LossDeviation,
     SoftLabelReselection,
+    Draws,
     Permuted,
     Capped,
 )

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
-from entrofed.facts.mean_prediction import MeanPrediction
+from entrofed.facts.mean_prediction import MeanPrediction, distributions
 from entrofed.info.entropy import entropy
 
 MARGIN = 1e-12
@@ -31,14 +32,13 @@ class SoftLabelReselection(Weigher):
     def weigh(self, updates: Sequence[Update], context: Context) -> Weighing:
         """Zero for those left out, shares of the examples for the rest."""
         sizes = np.array([update.num_examples for update in updates], np.float64)
-        soft = np.stack([update.facts[MeanPrediction.name] for update in updates]) * sizes[:, None]
+        soft = distributions(updates) * sizes[:, None]
         clients = np.array([update.client for update in updates])
         kept = np.ones(len(updates), np.bool_)
         while kept.sum() > 1:
             inside = np.flatnonzero(kept)
             inside = inside[np.argsort(clients[inside])]
-            pooled = soft[kept].sum(axis=0)
-            without = pooled - soft[inside]
+            pooled, without = soft[inside].sum(axis=0), _sums_without_each(soft[inside])
             gains = entropy(without / without.sum(axis=1, keepdims=True), base="bits") - entropy(
                 pooled / pooled.sum(), base="bits"
             )
@@ -49,3 +49,16 @@ class SoftLabelReselection(Weigher):
         own = entropy(soft / sizes[:, None], base="bits")
         origins = [{"entropy_bits": float(bits), "kept": bool(keep)} for bits, keep in zip(own, kept, strict=True)]
         return Weighing(np.where(kept, sizes, 0.0) / sizes[kept].sum(), origins)
+
+
+def _sums_without_each(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of all other rows, for each; added up, because subtracting one that is nearly all leaves rounding errors.
+
+    >>> _sums_without_each(np.array([[1.0], [2.0], [4.0]])).tolist()
+    [[6.0], [5.0], [3.0]]
+    """
+    none = np.zeros((1, rows.shape[1]))
+    before = np.concatenate([none, rows[:-1].cumsum(axis=0)])
+    after = np.concatenate([rows[:0:-1].cumsum(axis=0)[::-1], none])
+    others: NDArray[np.float64] = before + after
+    return others

@@ -7,15 +7,18 @@ from typing import Any
 from rich.table import Table
 
 from entrofed.methods import method_of
+from entrofed.privacy.secure import runs_secure
 from entrofed.registry import PART_KINDS, known
 
 
 def parts_tables() -> Iterator[Table]:
     """Every method, part and model with defaults and references."""
-    methods = Table("method", *PART_KINDS, title="methods: any part of a recipe can be replaced")
+    columns = ("method", *PART_KINDS, "under secure aggregation")
+    methods = Table(*columns, title="methods: any part of a recipe can be replaced")
     for name in known("method"):
         made = method_of(name)
-        methods.add_row(name, *(getattr(made, kind).name for kind in PART_KINDS))
+        secure = "yes" if runs_secure(made) else "no"
+        methods.add_row(name, *(getattr(made, kind).name for kind in PART_KINDS), secure)
     yield methods
     for kind in PART_KINDS:
         table = Table(kind, "what it does", "defaults", "reference")

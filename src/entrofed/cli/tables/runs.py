@@ -8,9 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
+from entrofed.cli.console import CONTROL
 from entrofed.cli.tables.cells import cell, sparkline
 from entrofed.core.records import RoundRecord
+from entrofed.errors import EntrofedError
 from entrofed.experiment.run_folder import RunFolder, find_runs
 from entrofed.experiment.summary import asked_of
 from entrofed.registry import PART_KINDS
@@ -24,7 +27,11 @@ def runs_table(folder: Path) -> Table:
     table = Table("run", "data", "method", "rounds", "status", "accuracy", "best")
     table.columns[0].no_wrap = True
     for run in find_runs([folder]):
-        experiment, summary, records = run.experiment(), run.summary(), run.records()
+        try:
+            experiment, summary, records = run.experiment(), run.summary(), run.records()
+        except EntrofedError:
+            table.add_row(escape(run.label), "", "", "", "damaged", "", "")
+            continue
         tests = [record.test.accuracy for record in records if record.test is not None]
         table.add_row(
             escape(run.label),
@@ -43,9 +50,9 @@ def show_run(run: RunFolder, console: Console, target: float | None = None) -> N
     experiment, records, summary = run.experiment(), run.records(), run.summary()
     setting = Table.grid(padding=(0, 2))
     data = f"{experiment.data.name}, {experiment.data.partition}, seed {experiment.seed}"
-    setting.add_row("data", escape(data))
-    setting.add_row("model", escape(str(experiment.model)))
-    setting.add_row("method", escape(method_words(run)))
+    setting.add_row("data", _plain(data))
+    setting.add_row("model", _plain(str(experiment.model)))
+    setting.add_row("method", _plain(method_words(run)))
     setting.add_row("rounds", f"{len(records)} of {experiment.rounds}" + ("" if summary else " (unfinished)"))
     console.rule(escape(run.label))
     console.print(setting)
@@ -78,7 +85,11 @@ def show_run(run: RunFolder, console: Console, target: float | None = None) -> N
         console.print(
             f"accuracy {summary['accuracy']:.4f} (mean of last 10: {summary['accuracy_last_10']:.4f}, "
             f"best {summary['accuracy_best']:.4f}), {summary['bytes'] / 1e6:.1f} MB sent, {summary['seconds']:.1f} s"
+            + (f", {virtual:,.1f} s on the virtual clock" if (virtual := summary.get("virtual_seconds")) else "")
         )
+        if (ended := summary.get("at_end")) is not None:
+            sent = f"{ended['bytes'] / 1e6:.1f} MB sent for it"
+            console.print(f"the model made at the end: accuracy {ended['accuracy']:.4f}, {sent}")
         if summary.get("accuracy_id") is not None:
             console.print(f"in distribution, on the held-out data of the last cohort: {summary['accuracy_id']:.4f}")
         for words in (summary.get("stopped"), privacy_words(summary)):
@@ -87,6 +98,11 @@ def show_run(run: RunFolder, console: Console, target: float | None = None) -> N
     if target is not None:
         reached = to_target(records, target)
         console.print(f"accuracy {target:g}: {NOT_REACHED if reached is None else f'reached after {reached}'}")
+
+
+def _plain(words: str) -> Text:
+    """Text that is no markup, whatever it looks like."""
+    return Text(words.translate(CONTROL))
 
 
 def _asked_table(records: list[RoundRecord]) -> Table:

@@ -17,7 +17,8 @@ def selection_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
         table.caption = (
             "bits: entropy of the cohorts' labels; all labels: share of cohorts that hold every label; certain: share "
             "with more than log2(C-1) bits, which implies it; clients: chosen at least once; fairness: Jain's index of "
-            "participation"
+            "participation. maxent chooses for weights of its own, which pooled labels do not show. Estimated counts "
+            "are made of updates, so that they are not here, without training: see docs/estimated_counts.md"
         )
         for row in rows:
             if row["partition"] != title:
@@ -31,6 +32,23 @@ def selection_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
                 f"{row['fairness']:.2f}",
             )
         yield table
+
+
+def attacks_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
+    """The study of attacks: a row for each, a column for each defence."""
+    defences = list(dict.fromkeys(row["defence"] for row in rows))
+    table = Table("attack", *defences, title=f"Accuracy with {rows[0]['hostile']} hostile clients")
+    table.caption = (
+        "mean and spread over seeds; all but 'nothing' with the default admission; of the backdoor, also the share of "
+        "marked samples that are taken for class 0"
+    )
+    for attack in dict.fromkeys(row["attack"] for row in rows):
+        cells = []
+        for row in (row for row in rows if row["attack"] == attack):
+            door = f" ({row['backdoor']:.2f})" if attack == "backdoor" else ""
+            cells.append(_spread(row, "accuracy", ".3f") + door)
+        table.add_row(attack, *cells)
+    yield table
 
 
 def topology_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
@@ -86,6 +104,24 @@ def adversaries_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
                     _spread(row, "change", "+.1f", 100),
                 )
         yield table
+
+
+def leakage_study_tables(rows: list[dict[str, Any]]) -> Iterator[Table]:
+    """What a server learns under each protection."""
+    table = Table("protection", "by counts", "by a message", "by the model", "membership", "accuracy", "epsilon")
+    table.title = f"What a curious server learns of {rows[0]['clients']} clients, {rows[0]['rounds']} rounds"
+    table.caption = (
+        f"mean and spread over seeds: {rows[0]['seeds']}; labels: how far the guess of a client's labels is off (total "
+        f"variation; knowing nothing: {rows[0]['beforehand']:.2f}), -: the server does not get it; membership: AUC of "
+        "telling canaries that were trained on, 0.5: not at all; accuracy of the model in %; epsilon: of all that left "
+        "a client, at delta 1e-5"
+    )
+    for row in rows:
+        spreads = (_spread(row, key, ".2f") if row[key] is not None else "-" for key in ("counts", "message", "model"))
+        spent = "-" if row["epsilon"] is None else f"{row['epsilon']:.3g}"
+        membership, accuracy = _spread(row, "membership", ".2f"), _spread(row, "accuracy", ".1f", 100)
+        table.add_row(row["setting"], *spreads, membership, accuracy, spent)
+    yield table
 
 
 def _spread(row: dict[str, Any], key: str, form: str, scale: float = 1) -> str:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from entrofed.data.catalog import load
 from entrofed.experiment.build import federate
-from entrofed.experiment.config import DataSection
+from entrofed.experiment.sections.data import DataSection
 from entrofed.flower import LocalData
 from entrofed.models.networks import build
 

@@ -1,0 +1,39 @@
+"""``[topology]``: peers instead of a server."""
+
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationInfo, model_validator
+
+from entrofed.core.graphs import TOPOLOGIES
+from entrofed.experiment.sections.section import Section, fit_options, was_run
+
+TOPOLOGY_KEYS = ("degree", "probability", "rewire", "edges", "path")
+
+
+class TopologySection(Section):
+    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.graphs` for the kinds."""
+
+    kind: str = "full"
+    degree: int | None = None
+    probability: float | None = None
+    rewire: float | None = None
+    edges: int | None = None
+    path: str | None = None
+    up: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The probability that an edge works in a round."""
+    message_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    training: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """The share of the nodes that train in a round, drawn anew each time; all others pool what reaches them."""
+    split: tuple[int, int] | None = None
+    """Rounds, from the first on and before the second, in which the two halves of the nodes are cut off."""
+
+    @model_validator(mode="after")
+    def _fits_kind(self, info: ValidationInfo) -> "TopologySection":
+        if was_run(info):
+            return self
+        fit_options(self, "topology.kind", TOPOLOGIES, TOPOLOGY_KEYS)
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """The keys given for the kind."""
+        return {key: value for key in TOPOLOGY_KEYS if (value := getattr(self, key)) is not None}

@@ -1,0 +1,124 @@
+"""A client's side of secure aggregation: three questions and one masked message a round, each once.
+
+What it must remember from message to message lies in the state that Flower keeps for it at the node. It tells of
+another client either the share of its seed or that of its key, never both; it tells nothing if fewer than the threshold
+would be in the sum, and nothing a second time: so no server learns more than one sum of at least so many clients.
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+
+from entrofed.core.parts import TrainTask
+from entrofed.core.types import Update
+from entrofed.errors import DataError
+from entrofed.flower.masks import Key, digest, fresh_seed, mask, opened, pair_mask, sealed_for, shares_of
+from entrofed.flower.wire import METRICS
+from entrofed.privacy.fixed_point import encode
+from entrofed.privacy.secure import weighted_step
+
+SECURE, MASKED = "entrofed.secure", "entrofed.masked"
+KEYS, SHARES, UNMASK = "secure_keys", "secure_shares", "secure_unmask"
+LEAST = 2
+"""A sum of fewer would be somebody's update."""
+
+
+def answer_secure(question: dict[str, Any], context: Context) -> dict[str, Any]:
+    """One of the three questions."""
+    stages = {KEYS: _keys, SHARES: _shares, UNMASK: _unmask}
+    return stages[question["what"]](question, context)
+
+
+def _memory(context: Context, session: Any, stage: str) -> dict[str, Any]:
+    """What is remembered of this round; a DataError if another stage is due."""
+    record = context.state.config_records.get(SECURE)
+    found: dict[str, Any] = {} if record is None else json.loads(str(record["memory"]))
+    if found.get("session") != session or found.get("due") != stage:
+        raise DataError(f"{stage} is not due in this round; nothing is told")
+    return found
+
+
+def _remember(context: Context, memory: dict[str, Any]) -> None:
+    context.state[SECURE] = ConfigRecord({"memory": json.dumps(memory)})
+
+
+def _keys(question: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Two fresh public keys, and what the seed of the own mask is known by."""
+    lock, pair, seed = Key.fresh(), Key.fresh(), fresh_seed()
+    memory = {
+        "session": str(question["session"]),
+        "due": SHARES,
+        "lock": lock.secret.hex(),
+        "pair": pair.secret.hex(),
+        "seed": seed.hex(),
+    }
+    _remember(context, memory)
+    return {"lock": lock.public.hex(), "pair": pair.public.hex(), "seed": digest(seed).hex()}
+
+
+def _shares(question: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Shares of the own key and seed for every client, readable by that one only."""
+    memory = _memory(context, str(question["session"]), SHARES)
+    publics: dict[str, dict[str, str]] = question["keys"]
+    own, threshold = str(question["you"]), int(question["threshold"])
+    lock, pair = Key(bytes.fromhex(memory["lock"])), Key(bytes.fromhex(memory["pair"]))
+    if publics.get(own, {}).get("pair") != pair.public.hex():
+        raise DataError("the list of keys does not hold this client's")
+    if not max(LEAST, len(publics) // 2 + 1) <= threshold <= len(publics):
+        raise DataError(f"a threshold of {threshold} among {len(publics)} clients; more than half are needed")
+    if len({one["pair"] for one in publics.values()}) < len(publics):
+        raise DataError("two clients have the same key")
+    others = sorted(publics, key=int)
+    secrets = (bytes.fromhex(memory["seed"]), pair.secret)
+    dealt = zip(others, *(shares_of(secret, threshold, len(others)) for secret in secrets), strict=True)
+    sealed, kept = {}, {}
+    for name, seed, key in dealt:
+        words = json.dumps({"from": own, "to": name, "seed": seed.hex(), "key": key.hex()}).encode()
+        if name == own:
+            kept[name] = {"seed": seed.hex(), "key": key.hex()}
+        else:
+            sealed[name] = sealed_for(lock.shared(bytes.fromhex(publics[name]["lock"])), words).decode()
+    _remember(context, {**memory, "due": "train", "you": own, "threshold": threshold, "keys": publics, "shares": kept})
+    return {"shares": sealed}
+
+
+def masked_update(task: TrainTask, update: Update, content: RecordDict, context: Context) -> RecordDict:
+    """The client's weighted step under its masks, in place of its model."""
+    order = json.loads(str(content.config_records[SECURE]["order"]))
+    memory = _memory(context, str(order["session"]), "train")
+    own, publics, weight = memory["you"], memory["keys"], float(order["weight"])
+    lock, pair = Key(bytes.fromhex(memory["lock"])), Key(bytes.fromhex(memory["pair"]))
+    sent: dict[str, str] = order["shares"]
+    if not 0 <= weight <= 1 or own in sent or not set(sent) < set(publics):
+        raise DataError("an order with a weight or a list of clients that cannot be")
+    if len(sent) + 1 < memory["threshold"]:
+        raise DataError(f"only {len(sent) + 1} clients shared their keys; {memory['threshold']} are needed")
+    kept = dict(memory["shares"])
+    for name, words in sent.items():
+        found = json.loads(opened(lock.shared(bytes.fromhex(publics[name]["lock"])), words.encode()))
+        if found["from"] != name or found["to"] != own:
+            raise DataError("a share that is meant for somebody else")
+        kept[name] = {"seed": found["seed"], "key": found["key"]}
+    total = encode(weighted_step(update.params, task.params, weight))
+    total += mask(bytes.fromhex(memory["seed"]), len(total))
+    for name in sent:
+        total += pair_mask(pair, bytes.fromhex(publics[name]["pair"]), len(total), first=int(own) < int(name))
+    _remember(context, {**memory, "due": UNMASK, "shares": kept})
+    reply = RecordDict({MASKED: ArrayRecord({"sum": Array(total.view(np.int64))})})
+    reply[METRICS] = MetricRecord({"num-examples": 1})
+    return reply
+
+
+def _unmask(question: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Shares of the seeds of those in the sum, and of the keys of those who are missing."""
+    memory = _memory(context, str(question["session"]), UNMASK)
+    there, shares = {str(name) for name in question["there"]}, memory["shares"]
+    if memory["you"] not in there or not there <= set(shares):
+        raise DataError("a list of survivors that cannot be; nothing is told")
+    if len(there) < memory["threshold"]:
+        raise DataError(f"a sum of {len(there)} clients, below the threshold of {memory['threshold']}; nothing is told")
+    _remember(context, {"session": memory["session"], "due": "nothing"})  # never again, and nothing is left to tell
+    seeds = {name: one["seed"] for name, one in shares.items() if name in there}
+    return {"seeds": seeds, "keys": {name: one["key"] for name, one in shares.items() if name not in there}}

@@ -1,0 +1,1 @@
+"""Methods side by side on several federations: tuned alike, played with the same seeds, ranked."""

@@ -1,0 +1,82 @@
+"""What becomes of the papers' claims, over the cells and seeds there are."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import mean
+
+from entrofed.papers.pooled import Pool, shown
+from entrofed.papers.reported import WITHOUT, Claim, Reported
+from entrofed.papers.results import Result
+from entrofed.papers.tables import find
+from entrofed.papers.verdict import Verdict
+from entrofed.suite.blocks import Pooled
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """What became of a claim, for the column that makes it or one reading of that."""
+
+    claim: Claim
+    column: str
+    verdict: str
+    """holds: better than all, and shown; does not hold: worse than one, and shown, or the interval of the gain ends
+    below what the paper reports; else undecided."""
+    rows: tuple[Pooled, ...]
+    """Against each of the others; negative differences are against the claim, also where less is better."""
+    missing: tuple[str, ...]
+    """Columns it cannot be compared with: not run, or unsettled."""
+    reported: Mapping[str, float]
+    """The paper's gain over each, mean over the same cells."""
+    controls: tuple[Pooled, ...]
+    rounds: tuple[int, ...]
+
+
+def judge_claims(path: str, results: Sequence[Result]) -> list[ClaimVerdict]:
+    """Every claim of a table, run or not; of what can be read in several ways, one for each reading that was run."""
+    table = find(path)[1]
+    found = []
+    for claim in table.claims:
+        pool = Pool(path, results, claim.metric)
+        judged = [verdict for verdict in pool.judged if verdict.cell.id in claim.cells]
+        columns = [
+            column
+            for column in table.readings.get(claim.column, (claim.column,))
+            if any(line.column == column for verdict in judged for line in verdict.lines)
+        ]
+        found += [_judge(pool, claim, column, judged) for column in columns or [claim.column]]
+    return found
+
+
+def _judge(pool: Pool, claim: Claim, column: str, judged: Sequence[Verdict]) -> ClaimVerdict:
+    table, cells = pool.table, [verdict.cell.id for verdict in judged]
+    others = [other for other in table.rivals(column) if other in table.controls and other not in claim.over]
+    rows, controls = (
+        [_turned(row) if claim.less else row for row in pool.gains(cells, [(column, other) for other in against])]
+        for against in (claim.over, others)
+    )
+    metric = claim.metric or table.judged_by
+    reported: dict[str, float] = {}
+    for other in claim.over:
+        numbers = [{WITHOUT: Reported(0.0), **verdict.cell.values.get(metric, {})} for verdict in judged]
+        both = [found for found in numbers if claim.column in found and other in found]
+        told = [found[claim.column].value - found[other].value for found in both]
+        reported |= {other: mean(told) * (-1 if claim.less else 1)} if told else {}
+    missing = [other for other in claim.over if other not in {row.against for row in rows}]
+    verdict = "undecided"
+    if any(shown(row) == "worse" or _below(row, reported.get(row.against)) for row in rows):
+        verdict = "does not hold"
+    elif rows and not missing and all(shown(row) == "better" for row in rows):
+        verdict = "holds"
+    rounds = sorted({line.rounds for one in judged for line in one.lines if line.column == column})
+    return ClaimVerdict(claim, column, verdict, tuple(rows), tuple(missing), reported, tuple(controls), tuple(rounds))
+
+
+def _turned(row: Pooled) -> Pooled:
+    """The same where less is better."""
+    low, high = (None if end is None else -end for end in (row.high, row.low))
+    return replace(row, difference=-row.difference, low=low, high=high, wins=row.losses, losses=row.wins)
+
+
+def _below(row: Pooled, reported: float | None) -> bool:
+    """Whether no gain is shown, and one as large as the paper's is excluded."""
+    return shown(row) == "open" and row.high is not None and reported is not None and row.high < reported

@@ -1,0 +1,119 @@
+"""Whatever a neighbour sends, the others' models are those without it, and no round outlasts its deadline."""
+
+import threading
+import time
+
+import numpy as np
+import pytest
+from tests.peer.hostile import Hostile
+from tests.peer.trial import assert_equal, experiment, together, trial
+
+from entrofed.experiment.run_folder import RunFolder
+from entrofed.peer.config import PeerFolder
+from entrofed.peer.limits import BURST, RATE
+from entrofed.peer.wire import Ask, Hello, frame
+
+
+def without_the_third(folder, chosen):
+    """The same experiment without the edges to node 2."""
+    path = folder / "edges.txt"
+    path.write_text("0 1\n")
+    return chosen.model_copy(
+        update={"topology": chosen.topology.model_copy(update={"kind": "file", "path": str(path)})}
+    )
+
+
+def nan(peer, ask):
+    values = np.zeros(peer.setup.layout.floats, np.float32)
+    values[3] = np.nan
+    return peer.model(ask, values)
+
+
+def huge(peer, ask):
+    return peer.model(ask, np.zeros(2_000_000, np.float32))
+
+
+BEHAVIOURS = {
+    "nan": (nan, "1 non-finite"),
+    "layout": (lambda peer, ask: peer.model(ask, np.zeros(7, np.float32)), "shape (7,)"),
+    "type": (lambda peer, ask: peer.model(ask, np.zeros(peer.setup.layout.floats, np.float64)), "float64"),
+    "huge": (huge, "larger than max"),
+    "other run": (lambda peer, ask: peer.model(ask, run="yesterday"), "another run"),
+    "yesterday": (lambda peer, ask: peer.model(ask, round=ask.round - 1) if ask.round else nan(peer, ask), "of round"),
+    "end": (lambda peer, ask: peer.model(ask, round=10**6), "and there are 4"),
+    "garbage": (lambda peer, ask: b"\x80\x04K*.", "not a message"),
+    "header": (lambda peer, ask: peer.model(ask, steps="many"), "steps"),
+    "examples": (lambda peer, ask: peer.model(ask, examples=10**12), "absurd number of examples"),
+    "more": (
+        lambda peer, ask: frame(Ask(run=ask.run, round=0, oldest=0, wait=0.0), {"a": np.zeros(3)}),
+        "header",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEHAVIOURS)
+def test_what_cannot_be_used_is_refused_and_changes_nothing(tmp_path, name):
+    behaviour, words = BEHAVIOURS[name]
+    chosen = experiment(4, 3, {"name": "fedavg"}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen)
+    with Hostile(paths[2], behaviour) as third:
+        together(paths[:2])
+    assert {0, 1, 2, 3} <= set(third.asked)
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
+    for path in paths[:2]:
+        reasons = [refusal.reason for record in RunFolder(path / "run").records() for refusal in record.refused]
+        assert sum(words in reason for reason in reasons) == (3 if name == "yesterday" else 4), reasons
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"run": "other"}, "it plays run"),
+        ({"number": 1}, "it says that it is number 1"),
+        ({"agreed": {"model": "0"}}, "do not agree on the network's tensors"),
+        ({"examples": 10**12}, "absurd number"),
+    ],
+)
+def test_somebody_with_another_run_is_not_talked_to(tmp_path, changes, words):
+    chosen = experiment(2, 3, {"name": "fedavg"}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen)
+    said = {"run": PeerFolder(paths[2]).section.run, "number": 2, "agreed": {}, "examples": 9, "at": 0, **changes}
+    if "agreed" not in changes:
+        from entrofed.peer.agreement import agreed_on
+        from entrofed.peer.node import setup_of
+
+        said["agreed"] = agreed_on(setup_of(PeerFolder(paths[2])), own_data=False)
+    with Hostile(paths[2], lambda peer, ask: peer.model(ask), Hello(**said)) as third:
+        together(paths[:2])
+    assert set(third.asked) == {2}  # that it is through
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
+    refused = RunFolder(paths[0] / "run").records()[0].refused
+    assert [(refusal.client, words in refusal.reason) for refusal in refused] == [(2, True)]
+
+
+def test_a_silent_neighbour_costs_deadlines_ever_more_rarely(tmp_path):
+    chosen = experiment(8, 3, {"name": "fedavg"}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen, deadline=2.5, start=4.0)
+    with Hostile(paths[2], lambda peer, ask: peer.model(ask, kind="later")):
+        together(paths[:2])
+    records = RunFolder(paths[0] / "run").records()
+    waits = [record.seconds["wait"] for record in records]
+    assert 3.9 < waits[0] < 7
+    assert max(waits[1:]) < 5
+    assert sum(wait > 2.4 for wait in waits) <= 4, waits  # three, and perhaps what the other waits
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
+
+
+def test_a_flood_hinders_nobody(tmp_path):
+    chosen = experiment(25, 3, {"name": "fedavg", "epochs": 10}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen, deadline=8.0)
+    stop, sent, began = threading.Event(), {}, time.monotonic()
+    with Hostile(paths[2], lambda peer, ask: peer.model(ask, kind="none")) as third:
+        floods = [third.flood(victim, stop, sent) for victim in third.folder.neighbours]
+        together(paths[:2])
+        stop.set()
+        for flood in floods:
+            flood.join(10)
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
+    assert sent["RESOURCE_EXHAUSTED"] > 100
+    assert sent.get("answered", 0) <= 2 * (BURST + RATE * (time.monotonic() - began))
