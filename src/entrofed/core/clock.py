@@ -78,13 +78,21 @@ class Clock:
     speed: Positive = 100.0
     """Samples that the median client trains on per second."""
     speed_spread: Annotated[float, Field(ge=0)] = 1.0
+    """Standard deviation of the logarithm of the speeds; 0: all alike."""
     down: Positive = 20.0
+    """The median client's bandwidth to it, in megabits per second."""
     up: Positive = 5.0
+    """The median client's bandwidth from it, in megabits per second."""
     bandwidth_spread: Annotated[float, Field(ge=0)] = 1.0
+    """Standard deviation of the logarithm of the bandwidths."""
     devices: str | None = None
+    """A CSV file of devices instead: samples_per_second, down_mbit, up_mbit."""
     deadline: Positive | None = None
+    """Virtual seconds after which a client's answer is too late."""
     over_selection: Annotated[float, Field(ge=0)] = 0.0
+    """So many more clients are chosen, as a share of the cohort; the first to answer count."""
     partial: bool = False
+    """Who would miss the deadline trains for fewer epochs, as many as fit."""
 
     def __post_init__(self) -> None:
         if self.partial and self.deadline is None:

@@ -19,24 +19,29 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Faults:
     """Shares between 0 and 1; the default is a world without faults.
 
-    ``dropout``: of the selected clients vanish after selection, exactly ``round(dropout * M)`` of them, or each with
-    that probability (``bernoulli``). ``stragglers``: of all clients are slow and train only ``1..epochs`` epochs,
-    drawn once, or anew each round (``straggler_redraw``). ``joining`` and ``leaving``: of all clients come, or go, at
-    a round drawn uniformly from the run. ``liars``: of all clients are adversarial: they ``claim`` that all their
-    examples are of the class that is ``rarest`` overall, to gain weight, or ``uniform``, as many of each: who chooses
-    clients by the entropy of pooled labels then takes them far more often than others.
+    Of a cohort of M, ``round(dropout * M)`` vanish, or each with that probability (``bernoulli``). Rounds at which
+    clients come or go are drawn uniformly from the run. Who claims the rarest class gains weight; who claims uniform
+    labels is chosen far more often than others by selectors that maximize the entropy of pooled labels.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of the chosen clients that vanish before they answer."""
     dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
+    """``fixed``: exactly that share; ``bernoulli``: each with that probability."""
     stragglers: Share = 0.0
+    """The share of all clients that train for 1 to ``epochs`` epochs only."""
     straggler_redraw: bool = False
+    """Draw the stragglers' epochs anew each round."""
     joining: Share = 0.0
+    """The share of all clients that come at a random round."""
     leaving: Share = 0.0
+    """The share of all clients that leave for good at a random round."""
     liars: Share = 0.0
+    """The share of all clients that are adversarial: they make false claims about their labels."""
     claim: Literal["rarest", "uniform"] = "rarest"
+    """What they claim: only the class that is ``rarest`` overall, or ``uniform``, as many of each."""
 
     def adversarial(self, seed: int, clients: int) -> set[int]:
         """Who claims labels that it does not have."""

@@ -34,10 +34,15 @@ class Schedule:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     kind: Literal["constant", "step", "cosine"] = "constant"
+    """``constant``, ``step`` or ``cosine``."""
     every: Annotated[int, Field(ge=1)] | None = None
+    """Rounds between two steps (``step``)."""
     factor: Annotated[float, Field(gt=0, le=1)] | None = None
+    """What each step multiplies the rate by (``step``); 0.1 unless given."""
     final: Annotated[float, Field(ge=0, le=1)] | None = None
+    """The share of the rate that is left at the end (``cosine``); 0 unless given."""
     warmup: Annotated[int, Field(ge=0)] = 0
+    """First rounds in which the rate grows from a tenth."""
 
     def __post_init__(self) -> None:
         for key, kind in (("every", "step"), ("factor", "step"), ("final", "cosine")):

@@ -56,9 +56,13 @@ class Experiment(Section):
     """One experiment with one seed."""
 
     name: str = Field("experiment", pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")
+    """Names the run's folder, ``OUT/NAME/seed-N``; the file's own name unless given."""
     seed: int = Field(0, ge=0)
+    """Everything random follows from it: partition, first model, cohorts, batches, noise that is simulated."""
     rounds: int = Field(10, ge=1)
+    """How many times clients train and the server, or each peer, pools."""
     evaluate_every: int = Field(1, ge=1)
+    """Rounds between evaluations on the test set."""
     evaluate_last: int = Field(0, ge=0)
     """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
     evaluate_on: tuple[Part, ...] = ()
@@ -66,6 +70,7 @@ class Experiment(Section):
     alignment_every: int = Field(0, ge=0)
     """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
     checkpoint_seconds: float = Field(10.0, ge=0)
+    """The least time between checkpoints, in seconds; 0: after every round."""
     metrics: tuple[str, ...] = ()
     """What is measured besides accuracy, loss and F1: names, or functions such as ``my_metrics.py:cost``."""
     track: tuple[str, ...] = ()
@@ -73,6 +78,8 @@ class Experiment(Section):
     given: tuple[Literal["data", "method", "model"], ...] | None = None
     """What was handed over from Python, so that the file does not say all of it."""
     model: Spec = "digits_mlp"
+    """A network by its name (``entrofed parts``), or ``FILE.py:NAME``; a table ``{ name = ..., hidden = [64] }``
+    gives options."""
     data: DataSection = DataSection(clients=10)
     method: MethodSection = MethodSection()
     faults: Faults = Faults()

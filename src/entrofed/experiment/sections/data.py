@@ -33,34 +33,56 @@ class DataSection(Section):
     """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
 
     name: str = "digits"
+    """A dataset of the catalogue (``entrofed data list``)."""
     path: str | None = None
     """A file or folder of the user's own instead of a dataset of the catalogue; its stem is the name."""
     label: str | None = None
+    """The column, or array, that holds the classes."""
     client: str | None = None
+    """The column that says whose row it is; its values are the clients."""
     test: Annotated[float, Field(gt=0, lt=1)] | str | None = None
+    """The test part: a share of the rows, a column that marks them, or another file. 0.2 unless given."""
     features: tuple[str, ...] | None = None
+    """The columns to use; all others unless given."""
     drop: tuple[str, ...] | None = None
+    """Columns to leave out."""
     missing: Missing | None = None
+    """What becomes of missing values: ``refuse`` (unless given), ``impute`` or ``drop_rows``."""
     kind: Kind | None = None
+    """What arrays hold: ``image``, ``table``, ``text`` (tokens) or ``tensor``; guessed unless given."""
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
+    """``[height, width]`` that pictures are resized to."""
     partition: str = "iid"
+    """How samples are dealt out among clients; ``natural``: by their owners."""
     clients: int | None = Field(None, ge=1)
+    """How many clients there are."""
     alpha: float | None = Field(None, gt=0)
+    """Concentration of the Dirichlet draw: the smaller, the more skewed."""
     alphas: tuple[float, float] | None = None
+    """Two concentrations, for ``dirichlet_mixed`` (two kinds of clients) and ``label_and_quantity`` (labels, sizes)."""
     labels_per_client: int | None = Field(None, ge=1)
+    """How many classes each client holds (``label_quantity``)."""
     sigma: float | None = Field(None, gt=0)
+    """Spread of sizes (``quantity``), or the largest variance of noise on features (``feature_noise``)."""
     angles: tuple[float, ...] | None = None
+    """Degrees that images are rotated by, client by client in turn (``rotation``)."""
     owners: str | None = None
     """A file that names the client of each training sample."""
     min_size: int | None = Field(None, ge=0)
+    """The least number of samples per client; the partition is drawn again until it holds."""
     max_tries: int | None = Field(None, ge=1)
+    """How often a partition is drawn before it is given up."""
     options: dict[str, Any] | None = None
     """Further options, of a partition that another package brings."""
     participating: int | None = Field(None, ge=1)
+    """How many clients ever train; the others only hold data. All unless given."""
     holdout: float = Field(0.0, ge=0, lt=1)
+    """The share of each client's samples that it keeps as a test set of its own."""
     validation: float = Field(0.0, ge=0, lt=1)
     """The share of the training part that the server keeps as a validation set."""
     normalize: Scaling = "standard"
+    """How inputs are scaled: ``standard`` (mean 0, standard deviation 1), ``minmax`` (tables, to 0..1), ``half``
+    (images, to -1..1), ``unit`` (as they are; images in 0..1)."""
     digest: str | None = None
     """SHA-256 of a federation that was handed over from Python; it is dealt out already."""
 

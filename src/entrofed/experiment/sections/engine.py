@@ -15,12 +15,18 @@ class EngineSection(Section):
     """Where the work is done. Only ``compile``, ``precision`` and the kind of ``device`` change results."""
 
     backend: str = "processes"
+    """Who does the work: ``processes``, ``inline`` (this process alone), ``ray`` or ``flower``; the bits are the
+    same."""
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    """Worker processes; as many as there are cores unless given."""
     device: str = "cpu"
-    """As :mod:`entrofed.client.device` names them; ``auto`` is resolved when the file is read."""
+    """Where clients train: ``cpu``, ``cuda``, ``cuda:1``, ``mps``; ``auto`` is resolved when the file is read."""
     precision: Precision = "float32"
+    """``bf16``: losses and gradients of training in bfloat16 where torch's autocast does so."""
     compile: Compile = False
+    """``true``: torch's compiler; ``"native"``: the convolutions of small networks in C++."""
     timeout: float = Field(3600.0, gt=0, le=1e6)
+    """Seconds that a task may take before its worker is taken for lost."""
     memory_mb: float = Field(1024.0, ge=0)
     """Megabytes of what clients keep that are held in memory; the rest waits on disk."""
 

@@ -24,29 +24,49 @@ class MethodSection(Section):
     """The recipe, parts that replace the recipe's, and how clients train."""
 
     name: str = "fedavg"
+    """The recipe: which selector, weigher, objective and server rule (``entrofed parts``)."""
     selector: Spec | None = None
+    """Who trains, instead of the recipe's own; a name, ``FILE.py:NAME``, or a table with options."""
     weigher: Spec | None = None
+    """How much each update counts, instead of the recipe's own."""
     objective: Spec | None = None
+    """What clients minimize, instead of the recipe's own."""
     server: Spec | None = None
+    """How the server, or a peer, pools, instead of the recipe's own."""
     cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 10
+    """Clients per round: a whole number is how many, a fraction the share of all (``1.0``: everybody)."""
     epochs: int = Field(1, ge=1)
+    """Passes over a client's own data per round."""
     batch_size: int = Field(32, ge=1)
+    """Samples per step."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    """The clients' optimizer."""
     lr: float = Field(0.01, gt=0)
+    """The clients' learning rate."""
     lr_decay: float = Field(1.0, gt=0, le=1)
+    """What the learning rate is multiplied by after each round."""
     schedule: Schedule | None = None
+    """How the learning rate changes from round to round."""
     momentum: float = Field(0.0, ge=0, lt=1)
+    """Momentum of ``sgd``."""
     nesterov: bool = False
+    """Nesterov's form of momentum."""
     weight_decay: float = Field(0.0, ge=0)
+    """L2 penalty of ``sgd`` and ``adam``; decoupled for ``adamw``."""
     clip_gradients: float | None = Field(None, gt=0)
     """The largest norm of a step's gradient, over all parameters together; larger ones are scaled down to it."""
     persist_optimizer: bool = False
+    """Clients keep their optimizer's state from one participation to the next."""
     augment: tuple[str, ...] = ()
+    """Random changes of training images: ``flip``, ``crop``, ``jitter``, ``gray``."""
     quorum: int = Field(1, ge=1)
+    """The least number of usable updates; below it the round is skipped and the model stays."""
     max_skipped: int = Field(5, ge=1)
+    """Skipped rounds in a row after which the run ends."""
     nonfinite: NonFinite = "drop"
+    """Updates with NaN or infinite values: ``drop`` them, ``raise`` an error, or let them ``propagate``."""
     admission: Admission = "refuse"
-    """What is done about an update far larger than any that was seen; see :mod:`entrofed.core.admission`."""
+    """An update far larger than any that was seen: ``refuse`` it, ``clip`` it, or ``off``, take it as it is."""
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> "MethodSection":

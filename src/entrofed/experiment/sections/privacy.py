@@ -24,10 +24,13 @@ class UpdatesSection(Section):
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """The budget of the whole run, label counts included: it ends before the round that would exceed it."""
     delta: float = Field(1e-5, gt=0, lt=1)
+    """The delta of (epsilon, delta)."""
     where: Where = "server"
+    """Who adds the noise: the ``server``, or each ``client`` its share."""
     unit: Literal["client"] = "client"
     """All that a client ever sends is hidden, not one of its records only."""
     accountant: Library = "pld"
+    """How rounds are composed: by privacy loss distributions (``pld``) or Rényi divergences (``rdp``)."""
 
     @model_validator(mode="after")
     def _noise_or_epsilon(self, info: ValidationInfo) -> "UpdatesSection":
@@ -43,15 +46,17 @@ class PrivacySection(Section):
     """Noise on label counts (:mod:`entrofed.privacy.counts`) and on updates, and secure aggregation."""
 
     epsilon: Annotated[float, Field(gt=0)] | None = None
-    """Of the label counts."""
+    """Budget of the label counts, which are noised before they leave a client."""
     neighbours: Neighbours = "add_remove"
+    """What one count may differ by: a record added or removed, a record replaced, or all of a client's records."""
     simulate: bool = False
     """Draw the noise from the run's seed: repeatable, and no privacy."""
     sizes: bool = False
     """Take the number of examples from the noised counts, too, instead of from the clients."""
     secure: bool = False
-    """The server gets sums of updates and nothing of a single one; see :mod:`entrofed.privacy.secure`."""
+    """Secure aggregation: the server gets sums of updates and nothing of a single one."""
     updates: UpdatesSection | None = None
+    """Clipping and noise of updates."""
 
     def check(self, method: Method, *, peers: bool, quorum: int, cohort: int) -> None:
         """Raise a ValueError if there is nothing to protect, a ConfigError if a method cannot be protected so."""

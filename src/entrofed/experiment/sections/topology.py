@@ -14,14 +14,21 @@ class TopologySection(Section):
     """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.graphs` for the kinds."""
 
     kind: str = "full"
+    """The graph: full, ring, line, star, grid, regular, erdos_renyi, small_world, scale_free, file."""
     degree: int | None = None
+    """Neighbours of each node (``regular``, ``small_world``)."""
     probability: float | None = None
+    """That two nodes are connected (``erdos_renyi``)."""
     rewire: float | None = None
+    """The share of edges that are laid anew at random (``small_world``)."""
     edges: int | None = None
+    """Edges that each new node brings (``scale_free``)."""
     path: str | None = None
+    """The file of a graph (``file``): two node numbers per line."""
     up: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The probability that an edge works in a round."""
     message_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of models that are lost on their way."""
     training: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of the nodes that train in a round, drawn anew each time; all others pool what reaches them."""
     split: tuple[int, int] | None = None
