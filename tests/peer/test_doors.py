@@ -1,6 +1,10 @@
 """Who may talk to a peer at all: an unknown, an expired, a borrowed certificate, and no TLS."""
 
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -9,8 +13,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
-from tests.peer.processes import ended, launch, until
-from tests.peer.trial import assert_equal, experiment, trial
+from tests.peer.processes import LONG, played, until
+from tests.peer.trial import experiment, trial
 
 from entrofed.files import write_whole
 from entrofed.peer import keys
@@ -24,7 +28,7 @@ def call(address, trusted, private, certificate, method=MODEL):
     options = [("grpc.ssl_target_name_override", keys.HOST), ("grpc.use_local_subchannel_pool", 1)]
     with grpc.secure_channel(address, credentials, options) as channel:
         try:
-            return channel.unary_unary(method)(b"", timeout=5)
+            return channel.unary_unary(method)(b"", timeout=LONG)
         except grpc.RpcError as error:
             return error.code()
 
@@ -49,44 +53,48 @@ def signed_by(private, certificate):
 
 @pytest.mark.slow
 def test_only_known_and_valid_certificates_get_in(tmp_path):
-    chosen = experiment(30, 3, {"name": "fedavg", "epochs": 5}, topology={"kind": "full"})
-    paths = trial(tmp_path / "trial", chosen, start=2.0, deadline=2.0)
+    """At a peer that is started by hand, and waits for its neighbours in the first round."""
+    paths = trial(tmp_path / "trial", experiment(2, 3, topology={"kind": "full"}))
     old = keys.create("peer-2", begins=datetime.now(UTC) - timedelta(days=9), days=2)
-    for path in paths[:2]:  # they know the third by a certificate that has expired since
-        write_whole(path / "neighbours" / "peer-2.pem", old[1])
-    address, trusted = PeerFolder(paths[0]).section.listen, PeerFolder(paths[0]).certificate
-    second = PeerFolder(paths[1])
-    processes = [launch(path) for path in paths[:2]]
+    write_whole(paths[0] / "neighbours" / "peer-2.pem", old[1])  # it has expired since
+    first, second = PeerFolder(paths[0]), PeerFolder(paths[1])
+    address, trusted = first.section.listen, first.certificate
     log = paths[0] / "run" / "log.txt"
-    until(lambda: log.exists() and "listens on" in log.read_text())
-    host, port = address.split(":")
+    silent = {**os.environ, "GRPC_VERBOSITY": "error"}  # as Flower sets it, for one
+    command = "import sys; from entrofed.cli.main import main; main(sys.argv[1:])"
+    peer = subprocess.Popen([sys.executable, "-c", command, "peer", "run", paths[0]], env=silent)
 
-    assert call(address, trusted, *keys.create("stranger")) == grpc.StatusCode.UNAVAILABLE
-    assert call(address, trusted, *old) == grpc.StatusCode.UNAVAILABLE
-    assert call(address, trusted, *signed_by(second.key, second.certificate)) in (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.PERMISSION_DENIED,
-    )
-    with socket.create_connection((host, int(port))) as plain:
-        plain.settimeout(15)
-        plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert plain.recv(100) == b""
-    with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
-        channel.unary_unary(HELLO)(b"", timeout=5)
-    assert call(address, trusted, second.key, second.certificate) == grpc.StatusCode.INVALID_ARGUMENT
-    assert call(address, trusted, second.key, second.certificate, "/other/Call") == grpc.StatusCode.UNIMPLEMENTED
+    def says(*words):
+        assert peer.poll() is None
+        return log.exists() and all(one in log.read_text() for one in words)
 
-    ended(processes)
-    until(lambda: "peer-2 did not answer" in log.read_text())
-    until(lambda: "its certificate has expired" in log.read_text())
-    said = log.read_text()
-    for words in ("its certificate is not known here", "its certificate has expired", "it does not speak TLS"):
-        assert words in said
-    assert "the certificate of peer-2 has expired" in said
-    edges = tmp_path / "edges.txt"
-    edges.write_text("0 1\n")
-    topology = chosen.topology.model_copy(update={"kind": "file", "path": str(edges)})
-    assert_equal(paths[:2], chosen.model_copy(update={"topology": topology}), tmp_path / "simulation")
+    try:
+        until(lambda: says("listens on"))
+        assert call(address, trusted, *keys.create("stranger")) == grpc.StatusCode.UNAVAILABLE
+        assert call(address, trusted, *old) == grpc.StatusCode.UNAVAILABLE
+        assert call(address, trusted, *signed_by(second.key, second.certificate)) in (
+            grpc.StatusCode.UNAVAILABLE,
+            grpc.StatusCode.PERMISSION_DENIED,
+        )
+        host, port = address.split(":")
+        with socket.create_connection((host, int(port))) as plain:
+            plain.settimeout(LONG)
+            plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            assert plain.recv(100) == b""
+        with grpc.insecure_channel(address) as channel, pytest.raises(grpc.RpcError):
+            channel.unary_unary(HELLO)(b"", timeout=LONG)
+        until(lambda: says("the certificate of peer-2 has expired"))
+        until(lambda: says("its certificate is not known here", "its certificate has expired", "it does not speak TLS"))
+        assert call(address, trusted, second.key, second.certificate) == grpc.StatusCode.INVALID_ARGUMENT
+        unknown = call(address, trusted, second.key, second.certificate, "/other/Call")
+        assert unknown == grpc.StatusCode.UNIMPLEMENTED
+        peer.send_signal(signal.SIGINT)
+        assert peer.wait(LONG) == 130
+    finally:
+        peer.kill()
+        peer.wait()
+    assert not played(paths[0])
+    assert not list((paths[0] / "run").glob("told/*"))
 
 
 def test_a_fingerprint_is_that_of_the_certificate_and_not_of_its_text():

@@ -28,10 +28,8 @@ def _say(words: str) -> None:
 @peer_app.command
 def run(folder: Path, *, data_dir: DataDir = None) -> None:
     """Run the peer in a folder; started again after a stop, a crash or kill -9, it goes on where it was."""
-    _needed()
     from entrofed.core.records import RoundRecord
     from entrofed.peer.handshakes import logged_handshakes
-    from entrofed.peer.node import run_peer
 
     def told(record: RoundRecord) -> None:
         test = "" if record.test is None else f"  accuracy {record.test.accuracy:.4f}"
@@ -39,6 +37,9 @@ def run(folder: Path, *, data_dir: DataDir = None) -> None:
         _say(f"round {record.round + 1}  pooled {len(record.cohort)} of {record.available}{test}{refused}")
 
     with logged_handshakes():
+        _needed()
+        from entrofed.peer.node import run_peer
+
         try:
             summary = run_peer(folder, data_directory=data_dir, observer=told)
         except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """What gRPC says of refused connections goes to the log.
 
 gRPC reports failed handshakes (an unknown or expired certificate, a connection without TLS) nowhere but on the
-process's standard error. Within :func:`logged_handshakes` these lines become warnings; all others pass.
+process's standard error, and not even there if ``GRPC_VERBOSITY`` says so when it is imported (Flower sets it to
+``error``). Within :func:`logged_handshakes` these lines become warnings; all others pass.
 """
 
 import logging
@@ -41,7 +42,11 @@ def refusal(line: str) -> str | None:
 
 @contextmanager
 def logged_handshakes() -> Iterator[None]:
-    """Within the block, refused connections are warnings in the log. For a process that is nothing but a peer."""
+    """Within the block, refused connections are warnings in the log. For a process that is nothing but a peer.
+
+    gRPC must not have been imported before.
+    """
+    os.environ.pop("GRPC_VERBOSITY", None)
     sys.stderr.flush()
     shown = os.dup(2)
     out, into = os.pipe()
