@@ -9,7 +9,10 @@ import torch
 from safetensors.numpy import load_file
 from torch import nn
 
+from entrofed.client.augment import AUGMENTS
+from entrofed.client.model import Inputs
 from entrofed.client.native import replace_blocks
+from entrofed.client.native_augment import fused
 from entrofed.core.seeds import stream
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError
@@ -104,6 +107,38 @@ def test_forward_passes_may_interleave():
 def test_other_networks_are_refused(encoder):
     with pytest.raises(ConfigError, match=r"such as 'lenet5'; choose engine.compile = true for others"):
         replace_blocks(Classifier(encoder, nn.Linear(1, 2)), (1, 8, 8))
+
+
+def colours(n=40, height=9, width=7):
+    return torch.from_numpy(stream(0, "colours").random((n, height, width, 3), np.float32))
+
+
+def inputs_of(x):
+    shift, scale = np.array([0.4, 0.5, 0.6], np.float32), np.array([0.2, 0.3, 0.25], np.float32)
+    return Inputs("image", shift, scale, tuple(x.shape[1:3]))
+
+
+@pytest.mark.parametrize(
+    "names", [("jitter", "flip", "gray"), ("flip", "jitter"), ("gray",), ("flip", "gray"), ("jitter",)], ids="-".join
+)
+def test_augmentation_in_one_pass_is_that_of_tensor_operations(names):
+    x = colours()
+    inputs, chosen = inputs_of(x), torch.from_numpy(stream(1, "chosen").permutation(40)[:33])
+    expected, drawn, same = x[chosen], stream(2, "changes"), stream(2, "changes")
+    for name in names:
+        expected = AUGMENTS[name](expected, drawn)
+    found = fused(names, inputs)(x, chosen, same)
+    torch.testing.assert_close(found, inputs.standardize(expected), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(found, inputs.standardize(x[chosen]))
+    assert drawn.random() == same.random()
+
+
+@pytest.mark.parametrize("names", [("crop",), ("gray", "jitter"), ("flip", "flip")], ids="-".join)
+def test_other_augmentations_are_left_to_torch(names):
+    assert fused(names, inputs_of(colours())) is None
+    gray = Inputs("image", np.ones(1, np.float32), np.ones(1, np.float32), (8, 8))
+    assert fused(("flip",), gray) is None
+    assert fused(("flip",), Inputs()) is None
 
 
 def images(clients=4, each=24):

@@ -145,7 +145,7 @@ def test_persistent_state_equals_one_unbroken_optimizer(digits, bench, training)
     optimizer = torch.optim.Adam(model.parameters(), lr=training.lr, weight_decay=training.weight_decay)
     for number in (2, 3):
         for x, y, _ in batches(
-            runtime.client_data(CLIENT), runtime.model.inputs, training, stream(task.seed, "train", number, CLIENT)
+            runtime.client_data(CLIENT), runtime.model, training, stream(task.seed, "train", number, CLIENT)
         ):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x), y).backward()
@@ -183,7 +183,7 @@ def test_one_step_is_torchs_own_to_the_bit(digits, bench, training, options):
     with one_thread():
         update = train(runtime, task)
         rng = stream(task.seed, "train", task.round, CLIENT)
-        for x, y, _ in batches(runtime.client_data(CLIENT), runtime.model.inputs, training, rng):
+        for x, y, _ in batches(runtime.client_data(CLIENT), runtime.model, training, rng):
             torch.nn.functional.cross_entropy(model(x), y).backward()
             if training.clip_gradients is not None:
                 norm = torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_gradients)
@@ -236,7 +236,7 @@ def test_losses_of_all_epochs_and_of_the_last(digits, bench, training):
 
 def test_epochs_pass_over_every_sample_once_shuffled(digits, bench, training):
     runtime = ClientRuntime(digits, bench.build, compiled=False)
-    seen = list(batches(runtime.client_data(CLIENT), runtime.model.inputs, training, np.random.default_rng(0)))
+    seen = list(batches(runtime.client_data(CLIENT), runtime.model, training, np.random.default_rng(0)))
     labels = digits.data.train_y[digits.shards[CLIENT]]
     for epoch in range(2):
         got = np.concatenate([y.numpy() for _, y, number in seen if number == epoch])
@@ -250,7 +250,7 @@ def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):
     runtime = ClientRuntime(digits, bench.build, compiled=False)
     training = replace(training, augment=("crop",), batch_size=1000)
     (first, y1, _), (second, y2, _) = batches(
-        runtime.client_data(CLIENT), runtime.model.inputs, training, np.random.default_rng(0)
+        runtime.client_data(CLIENT), runtime.model, training, np.random.default_rng(0)
     )
     assert first.shape == second.shape
     assert not torch.equal(first[y1.argsort(stable=True)], second[y2.argsort(stable=True)])

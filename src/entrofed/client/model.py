@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch.autograd.variable import Variable
 
+from entrofed.client.augment import AUGMENTS, Augmented
 from entrofed.client.device import Compile, Precision
 from entrofed.core.params import Floats, Layout, Params
 from entrofed.core.parts import Given, ModelRuntime, Objective
@@ -43,6 +44,7 @@ class Inputs:
         self._image = image
         self.channels_last = True
         self._shift, self._scale = (self._whole(values, image) for values in (shift, scale))
+        self.moments = shift, scale
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -107,6 +109,24 @@ class LocalModel(ModelRuntime):
         if not _is_channels_last(model):
             return model.to(self.device)
         return model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+    def augmented(self, names: tuple[str, ...]) -> Augmented | None:
+        """What takes samples out of a client's, changes them at random and standardizes them; None without changes."""
+        if not names:
+            return None
+        if self._compiled == "native":
+            from entrofed.client.native_augment import fused
+
+            if (one_pass := fused(names, self.inputs)) is not None:
+                return one_pass
+
+        def changed(x: torch.Tensor, chosen: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+            batch = x.index_select(0, chosen)
+            for name in names:
+                batch = AUGMENTS[name](batch, rng)
+            return self.inputs.standardize(batch)
+
+        return changed
 
     def load(self, params: Params) -> None:
         """Fill the model with a state."""

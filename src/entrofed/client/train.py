@@ -11,8 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from entrofed.client.augment import AUGMENTS
-from entrofed.client.model import Inputs, LocalModel
+from entrofed.client.model import LocalModel
 from entrofed.client.optimizers import OPTIMIZERS, SGD, Adam, Steering, uphill
 from entrofed.core.admission import ordered_steps
 from entrofed.core.seeds import stream, torch_stream
@@ -21,20 +20,16 @@ from entrofed.core.types import ClientData, Training, Update
 
 
 def batches(
-    data: ClientData, inputs: Inputs, training: Training, rng: np.random.Generator
+    data: ClientData, model: LocalModel, training: Training, rng: np.random.Generator
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor, int]]:
     """The batches of all epochs, ready for the model, with the number of their epoch."""
-    changes = [AUGMENTS[name] for name in training.augment]
-    x, y = data.x if changes else inputs.standardize(data.x), data.y.to(data.x.device)
+    inputs, augmented = model.inputs, model.augmented(training.augment)
+    x, y = data.x if augmented else inputs.standardize(data.x), data.y.to(data.x.device)
     for epoch in range(training.epochs):
         order = torch.from_numpy(rng.permutation(len(y))).to(x.device)
         for start in range(0, len(y), training.batch_size):
             chosen = order[start : start + training.batch_size]
-            batch = x.index_select(0, chosen)
-            if changes:
-                for change in changes:
-                    batch = change(batch, rng)
-                batch = inputs.standardize(batch)
+            batch = augmented(x, chosen, rng) if augmented else x.index_select(0, chosen)
             yield inputs.for_model(batch), y.index_select(0, chosen), epoch
 
 
@@ -56,7 +51,7 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     correction, most = (None, None) if rule is None else (rule.correction(task), rule.max_steps(task))
     optimizer: SGD | Adam | None = None
     with torch_stream(task.seed, "layers", task.round, task.client, device=model.device):
-        for x, y, epoch in batches(data, model.inputs, training, rng):
+        for x, y, epoch in batches(data, model, training, rng):
             size = y.shape[0]
             if size == 1 and model.has_batch_norm:
                 continue
