@@ -1,6 +1,7 @@
 """What cannot act is refused; what leaves a client is no more than was promised."""
 
 import json
+import os
 import threading
 from typing import Any
 
@@ -124,6 +125,9 @@ def test_a_damaged_dataset_is_not_read(tmp_path: Any, monkeypatch: pytest.Monkey
     path = root / "table.csv"
     path.write_bytes(b"1,2,3\n")
     file = File("table.csv", 6, sha256(b"1,2,3\n").hexdigest())
+    verified.check_files("table", [file], root)
+    assert not known.exists()  # only just written: another change might not show in its time
+    os.utime(path, (1e9, 1e9))
     verified.check_files("table", [file], root)
     assert list(root.iterdir()) == [path]
     assert list(json.loads(known.read_text())) == [str(path)]

@@ -1,7 +1,7 @@
 """``make soak``: a campaign against the promises of docs/reliability.md, for as long as it is given.
 
 ``SOAK=10min SEED=0 make soak`` plays hostile updates and facts, mutated files, kills, full disks and schedules of
-faults by turns, and writes what came of it, counted, to ``soak.json``. Exit code 1 if anything did not hold.
+faults by turns, and writes what came of it, counted, to ``soak.json`` as it goes. Exit code 1 if anything did not hold.
 """
 
 import json
@@ -13,13 +13,26 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
-from tests.soak import folders, hostile, words
+from tests.soak import folders, hostile, kills, words
 
 from entrofed.backends.processes import ProcessBackend
+from entrofed.files import write_whole
 
-SHARES = {"hostile": 0.4, "words": 0.1, "mutations": 0.2, "kills": 0.15, "workers": 0.05, "disks": 0.05, "faults": 0.05}
+GOALS = {
+    "hostile": ("inputs", 1_000_000),
+    "words": ("facts", 100_000),
+    "mutations": ("mutations", 90_000),
+    "datasets": ("mutations", 10_000),
+    "kills": ("kills", 1_000),
+    "workers": ("worker kills", 200),
+    "actors": ("actor kills", 12),
+    "disks": ("full disks", 100),
+    "faults": ("fault rounds", 500),
+}
+"""What is counted of each campaign, and how much of it an hour should see: the one furthest behind has its turn."""
 BAD = ("nonfinite", "poisoned", "raised", "silent", "different", "failed")
 """What must not happen."""
 
@@ -37,43 +50,45 @@ def seconds(budget: str) -> float:
 
 
 def main() -> None:
-    """Play the campaigns by turns, each with its share of the time."""
+    """Play the campaigns by turns."""
     torch.set_num_threads(1)
     logging.getLogger("entrofed").setLevel(logging.CRITICAL)
     budget, first = seconds(os.environ.get("SOAK", "10min")), int(os.environ.get("SEED", "0"))
-    backend = ProcessBackend(2)
+    processes = ProcessBackend(2)
     campaigns: dict[str, Callable[[int], dict[str, int]]] = {
         "hostile": hostile.campaign,
         "words": words.campaign,
         "mutations": folders.mutations,
-        "kills": folders.kills,
-        "workers": lambda seed: folders.worker_kills(seed, backend),
+        "datasets": folders.datasets,
+        "kills": kills.runs,
+        "workers": lambda seed: kills.workers(seed, processes),
+        "actors": kills.actors,
         "disks": folders.full_disks,
         "faults": folders.schedules,
     }
     counts = {name: Counter[str]() for name in campaigns}
-    spent, turns = dict.fromkeys(campaigns, 0.0), dict.fromkeys(campaigns, 0)
+    turns = dict.fromkeys(campaigns, 0)
     began = time.monotonic()
-    try:
-        while time.monotonic() - began < budget:
-            name = min(campaigns, key=lambda name: spent[name] / SHARES[name])
-            start = time.monotonic()
-            counts[name].update(campaigns[name](first + turns[name]))
-            logging.getLogger("entrofed").setLevel(logging.CRITICAL)
-            spent[name] += time.monotonic() - start
-            turns[name] += 1
-    finally:
-        backend.close()
-        broken = sum(counts[name][what] for name in counts for what in BAD)
-        report = {
+
+    def report() -> dict[str, Any]:
+        return {
             "seconds": round(time.monotonic() - began, 1),
             "seeds": {name: [first, first + turns[name]] for name in turns},
             "counts": {name: dict(found) for name, found in counts.items()},
-            "did not hold": broken,
+            "did not hold": sum(counts[name][what] for name in counts for what in BAD),
         }
-        Path("soak.json").write_text(json.dumps(report, indent=2) + "\n")
-        sys.stdout.write(json.dumps(report, indent=2) + "\n")
-    sys.exit(1 if broken else 0)
+
+    try:
+        while time.monotonic() - began < budget:
+            name = min(campaigns, key=lambda name: counts[name][GOALS[name][0]] / GOALS[name][1])
+            counts[name].update(campaigns[name](first + turns[name]))
+            logging.getLogger("entrofed").setLevel(logging.CRITICAL)
+            turns[name] += 1
+            write_whole(Path("soak.json"), json.dumps(report(), indent=2) + "\n")
+    finally:
+        processes.close()
+    sys.stdout.write(json.dumps(report(), indent=2) + "\n")
+    sys.exit(1 if report()["did not hold"] else 0)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 import errno
 import os
 import shutil
-import signal
-import time
-from collections.abc import Callable
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -14,7 +12,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load
 
-from entrofed.backends.processes import ProcessBackend
+from entrofed.data.sources import File
+from entrofed.data.verified import check_files
 from entrofed.errors import EntrofedError
 from entrofed.experiment import checkpoint, client_state, manifest, run_folder
 from entrofed.experiment.config import Experiment, parse
@@ -32,7 +31,11 @@ METHODS: tuple[dict[str, Any], ...] = (
     {"name": "minimax_sim"},
     {"name": "reselection"},
 )
+NOISED = {1: {"epsilon": 0.5, "simulate": True}}
+"""The methods whose label counts are released with noise."""
 WRITERS = (checkpoint, client_state, manifest, run_folder)
+PUBLISHED = b"sepal,petal,species\n" + b"".join(b"%d.%d,%d.5,%d\n" % (i, i % 7, i % 5, i % 3) for i in range(200))
+"""A table as it was published."""
 
 
 def experiment(number: int, **sections: Any) -> Experiment:
@@ -40,6 +43,8 @@ def experiment(number: int, **sections: Any) -> Experiment:
     method = {"cohort": 3, **METHODS[number % len(METHODS)]}
     data = {"name": "iris", "clients": 5, "partition": "iid"}
     table = {"rounds": 3, "model": "iris_mlp", "data": data, "method": method, "checkpoint_seconds": 0}
+    if (privacy := NOISED.get(number % len(METHODS))) is not None:
+        table["privacy"] = privacy
     return parse({**table, "engine": {"backend": "inline"}, **sections})
 
 
@@ -64,7 +69,9 @@ def unbroken(number: int) -> Path:
 def everything(path: Path) -> Any:
     """All that is read of a run."""
     folder = RunFolder(path)
+    released = folder.released()
     return (
+        None if released is None else (released.spent, released.counts.tolist()),
         folder.experiment(),
         [record.to_json() for record in folder.records()],
         folder.summary(),
@@ -83,7 +90,7 @@ def mutations(seed: int, number: int = 300) -> dict[str, int]:
     place = Path(mkdtemp(prefix="soak-")) / "seed-0"
     shutil.copytree(source, place)
     names = ["experiment.toml", "metrics.jsonl", "summary.json", "federation.json", "method.json"]
-    names += ["model.safetensors", "manifest.json"]
+    names += ["model.safetensors", "manifest.json", *(["released.json"] if (place / "released.json").exists() else [])]
     try:
         for _ in range(number):
             path = place / names[int(rng.integers(len(names)))]
@@ -122,6 +129,36 @@ def mutations(seed: int, number: int = 300) -> dict[str, int]:
     return found
 
 
+def datasets(seed: int, number: int = 200) -> dict[str, int]:
+    """Damage a published file; it is never taken for the right one, and the right one always is."""
+    rng = np.random.default_rng([seed, 2])
+    found = {"mutations": 0, "silent": 0, "raised": 0}
+    place = Path(mkdtemp(prefix="soak-"))
+    before, os.environ["XDG_CACHE_HOME"] = os.environ.get("XDG_CACHE_HOME"), str(place / "cache")
+    file = File("table.csv", len(PUBLISHED), sha256(PUBLISHED).hexdigest())
+    path = place / file.path
+    try:
+        for _ in range(number):
+            path.write_bytes(PUBLISHED)
+            check_files("table", [file], place)
+            path.write_bytes(_mutated(PUBLISHED, rng))
+            found["mutations"] += 1
+            try:
+                check_files("table", [file], place)
+                found["silent"] += 1
+                found["silent in a dataset"] = found.get("silent in a dataset", 0) + 1
+            except EntrofedError:
+                pass
+            except Exception:
+                found["raised"] += 1
+    finally:
+        del os.environ["XDG_CACHE_HOME"]
+        if before is not None:
+            os.environ["XDG_CACHE_HOME"] = before
+        shutil.rmtree(place)
+    return found
+
+
 def _mutated(raw: bytes, rng: np.random.Generator) -> bytes:
     changed, kind = bytearray(raw), int(rng.integers(5))
     at = int(rng.integers(max(len(raw), 1)))
@@ -132,42 +169,6 @@ def _mutated(raw: bytes, rng: np.random.Generator) -> bytes:
     elif changed:
         changed[at] ^= 1 << int(rng.integers(8))
     return bytes(changed)
-
-
-def _child(go: Callable[[], object]) -> int:
-    """A process of its own that does something, and ends."""
-    child = os.fork()
-    if child == 0:
-        try:
-            go()
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    return child
-
-
-def kills(seed: int) -> dict[str, int]:
-    """Kill a run some times, wherever it is, and resume it; the bits are those of an undisturbed one."""
-    rng, number = np.random.default_rng(seed), seed % len(METHODS)
-    found = {"kills": 0, "different": 0, "failed": 0}
-    right = result(unbroken(number))
-    place = Path(mkdtemp(prefix="soak-"))
-    folder = RunFolder(place / "iris" / "seed-0")
-    try:
-        for _ in range(4):
-            child = _child(lambda: run(experiment(number), folder, resume=True))
-            time.sleep(float(rng.uniform(0.0, 0.25)))
-            os.kill(child, signal.SIGKILL)
-            status = os.waitpid(child, 0)[1]
-            found["kills"] += os.WIFSIGNALED(status)
-        try:
-            run(experiment(number), folder, resume=True)
-            found["different"] += result(folder.path) != right
-        except Exception:
-            found["failed"] += 1
-    finally:
-        shutil.rmtree(place)
-    return found
 
 
 def full_disks(seed: int) -> dict[str, int]:
@@ -200,29 +201,6 @@ def full_disks(seed: int) -> dict[str, int]:
             found["different"] += result(folder.path) != result(unbroken(number))
         except Exception:
             found["failed"] += 1
-    finally:
-        shutil.rmtree(place)
-    return found
-
-
-def worker_kills(seed: int, backend: ProcessBackend) -> dict[str, int]:
-    """Kill a worker in the middle of every round; the bits are those of an inline run."""
-    rng, number = np.random.default_rng(seed), seed % len(METHODS)
-    found = {"worker kills": 0, "different": 0, "failed": 0}
-    place = Path(mkdtemp(prefix="soak-"))
-    folder = RunFolder(place / "iris" / "seed-0")
-
-    def kill(record: Any) -> None:
-        process = backend._workers[int(rng.integers(len(backend._workers)))]._process
-        if process.pid is not None and process.is_alive():
-            os.kill(process.pid, signal.SIGKILL)
-            found["worker kills"] += 1
-
-    try:
-        run(experiment(number), folder, backend=backend, observer=kill)
-        found["different"] += result(folder.path) != result(unbroken(number))
-    except Exception:
-        found["failed"] += 1
     finally:
         shutil.rmtree(place)
     return found

@@ -7,6 +7,7 @@ change: a file that was written since is checked again. ``entrofed data verify``
 import gzip
 import hashlib
 import json
+import time
 import zlib
 from collections.abc import Iterable
 from contextlib import suppress
@@ -18,6 +19,8 @@ from entrofed.errors import DataError
 from entrofed.files import cache_folder, write_whole
 
 NAME = "verified.json"
+SETTLED = 2_000_000_000
+"""Nanoseconds since the last change; another one so soon after might leave size and time as they are."""
 
 
 def check_files(name: str, files: Iterable[File], root: Path) -> None:
@@ -37,7 +40,8 @@ def check_files(name: str, files: Iterable[File], root: Path) -> None:
                 f"{path}: damaged: it is not the published file (its SHA-256 is another). Delete it, then: "
                 f"entrofed data fetch {name}"
             )
-        fresh[key] = mark
+        if time.time_ns() - stat.st_mtime_ns > SETTLED:
+            fresh[key] = mark
     if fresh:
         _remember({**known, **fresh})
 
