@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from uuid import uuid4
 
 import numpy as np
 import pytest
@@ -23,6 +24,12 @@ from entrofed.models.networks import build
 settings.register_profile("patient", deadline=None)  # a busy machine is no failure
 settings.load_profile("patient")
 torch.set_num_threads(1)  # or the threads of two tests at a time wait for each other; processes started here have all
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was released in one test is not known in another, nor to the user."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / uuid4().hex))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,11 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "entrofed"
 
 
+def data_folder() -> Path:
+    """Where we keep what must not be lost: ``entrofed`` in $XDG_DATA_HOME, else in ``~/.local/share``."""
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "entrofed"
+
+
 def sweep(folder: Path) -> None:
     """Remove temporary files that a killed process left behind."""
     for path in folder.rglob(f".*{TEMPORARY}"):

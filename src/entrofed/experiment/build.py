@@ -1,5 +1,6 @@
 """What an experiment file stands for: its data dealt out, its model built, its rules, what the server knows."""
 
+import logging
 import os
 import shutil
 import sys
@@ -37,9 +38,12 @@ from entrofed.experiment.protection import Protection, protect
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.data import DataSection
 from entrofed.privacy.counts import Release, checked_counts, release
+from entrofed.privacy.ledger import client_digests, release_listed
 from entrofed.privacy.secure import Secure, unjudged
 from entrofed.privacy.updates import check_layout
 from entrofed.registry import completed
+
+log = logging.getLogger("entrofed")
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,8 @@ def rules_of(experiment: Experiment, clients: int) -> Rules:
 def release_once(setup: Setup, folder: RunFolder) -> Release | None:
     """The label counts that the clients release, or make something of and release, if the method asks for any.
 
-    Noised counts are kept with the run from the moment they are drawn: to draw them again would spend the budget again.
+    Noised counts are kept with the run and in the user's ledger (:mod:`entrofed.privacy.ledger`) from the moment they
+    are drawn: to draw them again would spend again. Noise from the run's seed is no release, and in no ledger.
     """
     experiment, federation = setup.experiment, setup.federation
     if not any(isinstance(fact, LabelFact) for fact in setup.method.facts):
@@ -231,8 +236,15 @@ def release_once(setup: Setup, folder: RunFolder) -> Release | None:
     before = folder.released()
     if before is not None and before.counts.shape == counts.shape:
         return before
-    rng = stream(experiment.seed, "privacy") if privacy.simulate else None
-    fresh = release(counts, privacy.epsilon, privacy.neighbours, rng)
+    if privacy.simulate:
+        fresh = release(counts, privacy.epsilon, privacy.neighbours, stream(experiment.seed, "privacy"))
+    else:
+        data, name = federation.data, federation.data.name
+        clients = client_digests((data.train_x, data.train_y), federation.shards, counts)
+        fresh = release_listed(name, clients, counts, privacy.epsilon, privacy.neighbours, str(folder.path.absolute()))
+        if fresh.spent["epsilon_before"]:
+            words = "label counts of %r: epsilon %g was spent before, %g is with this run (%d clients draw new noise)"
+            log.warning(words, name, fresh.spent["epsilon_before"], fresh.spent["epsilon_in_all"], fresh.spent["drawn"])
     folder.keep_release(fresh)
     return fresh
 

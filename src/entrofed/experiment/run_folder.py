@@ -196,8 +196,8 @@ class RunFolder:
             return None
         except (ValueError, KeyError, TypeError, RecursionError):
             raise CheckpointError(
-                f"{path}: not readable; the noised counts are lost. To draw them anew spends the budget again: "
-                "start the run anew with --overwrite if that is meant"
+                f"{path}: not readable; the noised counts are lost, and to draw others would spend again: start the "
+                "run anew with --overwrite, which takes those in the ledger"
             ) from None
 
     def move_aside(self) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from entrofed.core.parts import Fact, LabelFact
 from entrofed.errors import ConfigError, DataError
-from entrofed.files import held, write_whole
+from entrofed.files import data_folder, held, write_whole
 from entrofed.flower.legacy import Legacy, is_legacy
 from entrofed.flower.wire import CONFIG
 from entrofed.privacy.counts import release
@@ -42,8 +42,7 @@ def client_name(context: Context) -> str:
 
 def default_store() -> Path:
     """Where a client remembers what it has released: $ENTROFED_CLIENT_STORE, else in the user's data folder."""
-    home = Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share"))
-    return Path(os.environ.get("ENTROFED_CLIENT_STORE", home / "entrofed" / "clients"))
+    return Path(os.environ.get("ENTROFED_CLIENT_STORE") or data_folder() / "clients")
 
 
 def client_file(name: str, store: Path | None, ending: str) -> Path:

@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,8 @@ log = logging.getLogger("entrofed")
 
 POLL, POLL_LATER = 0.2, 3.0
 """Seconds between looks for replies: the longer it takes, the seldomer, for each look costs the SuperLink."""
-PATIENCE, AGAIN = 60.0, 10.0
-"""Seconds for the answer to a question, and for a node's that has let such a question pass before."""
+PATIENCE, AGAIN = 60.0, 300.0
+"""Seconds for the answer to a question, and until a node that has let one pass is asked again."""
 CLOCKS = 300.0
 """Seconds that a client's clock may be ahead; Flower compares it with the server's."""
 MOST_MODELS, MOST_BYTES = 8, 1_000_000
@@ -54,10 +54,21 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> dict[in
     A reply counts for the node that its message went to: errors that the SuperLink reports name another sender, and
     nobody can answer in another's name.
     """
+    return collect(grid, send(grid, messages), timeout)
+
+
+def send(grid: Grid, messages: Sequence[Message]) -> dict[str, int]:
+    """The node that each message went to, by the message's id."""
     keys = list(grid.push_messages(list(messages)))
     if keys and len(keys) != len(messages):  # some could not be sent, and Flower does not say which
         keys = [sent.metadata.message_id for sent in messages]
-    node_of = {key: int(sent.metadata.dst_node_id) for key, sent in zip(keys, messages, strict=False) if key}
+    return {key: int(sent.metadata.dst_node_id) for key, sent in zip(keys, messages, strict=False) if key}
+
+
+def collect(
+    grid: Grid, node_of: Mapping[str, int], timeout: float, wanted: Set[int] | None = None
+) -> dict[int, Message]:
+    """The replies to messages that were sent, by node; ``wanted``: who is waited for, if not all are."""
     left, replies, begun = set(node_of), dict[int, Message](), time.monotonic()
     while left:
         for reply in grid.pull_messages(sorted(left)):
@@ -66,7 +77,7 @@ def exchange(grid: Grid, messages: Sequence[Message], timeout: float) -> dict[in
                 left.discard(key)
                 replies[node_of[key]] = reply
         waited = time.monotonic() - begun
-        if not left or waited >= timeout:
+        if waited >= timeout or not any(wanted is None or node_of[key] in wanted for key in left):
             break
         time.sleep(min(max(POLL, waited / 10), POLL_LATER, timeout - waited))
     return replies
@@ -84,25 +95,46 @@ def content_of(reply: Message | None, most: int) -> RecordDict | Failure:
     return reply.content if size <= most else Failure(f"a reply of {size:,} bytes; at most {most:,} are taken")
 
 
-def ask(
-    grid: Grid, nodes: Sequence[int], what: dict[str, Any], timeout: float, model: ArrayRecord | None = None
-) -> dict[int, dict[str, Any] | Failure]:
-    """Put a question to nodes, with a model if it is about one; the answers are plain tables."""
-    return ask_each(grid, dict.fromkeys(nodes, what), timeout, model)
-
-
 def ask_each(
-    grid: Grid, questions: Mapping[int, dict[str, Any]], timeout: float, model: ArrayRecord | None = None
+    grid: Grid, questions: Mapping[int, dict[str, Any]], timeout: float
 ) -> dict[int, dict[str, Any] | Failure]:
-    """Put a question of its own to each node."""
-    messages = []
-    for node, what in questions.items():
-        record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
-        if model is not None:
-            record[ARRAYS] = model
-        messages.append(message(record, node, ASK, timeout))
-    found = exchange(grid, messages, timeout)
+    """Put a question of its own to each node; the answers are plain tables."""
+    found = exchange(grid, [_question(node, what, timeout) for node, what in questions.items()], timeout)
     return {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in questions}
+
+
+def _question(node: int, what: dict[str, Any], timeout: float, model: ArrayRecord | None = None) -> Message:
+    record = RecordDict({CONFIG: ConfigRecord({"ask": json.dumps(what)})})
+    if model is not None:
+        record[ARRAYS] = model
+    return message(record, node, ASK, timeout)
+
+
+class Question:
+    """One question to many nodes. A node is waited for once; later its answer is taken when it comes."""
+
+    def __init__(self, what: dict[str, Any]) -> None:
+        self._what = what
+        self._asked: set[int] = set()
+        self._open: dict[int, tuple[str, float]] = {}
+        """The message that each silent node has not answered yet, and when it was sent."""
+
+    def ask(
+        self, grid: Grid, nodes: Sequence[int], timeout: float, model: ArrayRecord | None = None, *, patient: bool
+    ) -> dict[int, dict[str, Any] | Failure]:
+        """Put the question to nodes, with a model if it is about one; ``patient``: wait for all of them again."""
+        now = time.monotonic()
+        due = [node for node in nodes if node not in self._open or now - self._open[node][1] > AGAIN]
+        new = {node for node in due if node not in self._asked}
+        self._asked |= new
+        sent = send(grid, [_question(node, self._what, timeout, model) for node in due])
+        self._open |= {node: (key, now) for key, node in sent.items()}
+        keys = {self._open[node][0]: node for node in nodes if node in self._open}
+        found = collect(grid, keys, timeout, None if patient else new)
+        answers = {node: answer_in(content_of(found.get(node), MOST_BYTES)) for node in nodes}
+        for node in found:
+            self._open.pop(node, None)
+        return answers
 
 
 def answer_in(content: RecordDict | Failure) -> dict[str, Any] | Failure:
@@ -128,34 +160,30 @@ class Roster:
     node: dict[str, int] = field(default_factory=dict)
     """The node of each client that is there."""
     known: dict[int, str] = field(default_factory=dict)
-    slow: set[int] = field(default_factory=set)
-    """Nodes that have not said yet who they are."""
+    _hello: Question = field(default_factory=lambda: Question({"what": "hello"}))
 
     def refresh(self, grid: Grid, timeout: float) -> None:
         """See who is there, and ask who they are that are not known."""
         there = sorted(grid.get_node_ids())
-        new = [node for node in there if node not in self.known]
+        new = {node for node in there if node not in self.known}
         if new:
-            patience = timeout if set(new) - self.slow else min(timeout, AGAIN)
-            for node, answer in ask(grid, new, {"what": "hello"}, patience).items():
+            for node, answer in self._hello.ask(grid, sorted(new), timeout, patient=False).items():
                 if isinstance(answer, Silence):
-                    self.slow.add(node)
                     log.warning("node %d does not answer, and is left out for now: %s", node, answer.reason)
-                    continue
-                self.slow.discard(node)
-                self.known[node] = _name(node, answer)
+                else:
+                    self.known[node] = _name(node, answer)
         nodes: dict[str, list[int]] = {}
         for node in there:
             if node in self.known:
                 nodes.setdefault(self.known[node], []).append(node)
-        before, self.node = self.node, {}
+        before, self.node, numbered = self.node, {}, set(self.names)
         for name in sorted(nodes, key=_order):
             first = before.get(name)
             self.node[name] = first if first in nodes[name] else nodes[name][0]
             for node in nodes[name]:
                 if node in new and node != self.node[name]:
                     log.warning("node %d calls itself %r, as node %d does; it is left out", node, name, self.node[name])
-            if name not in self.names:
+            if name not in numbered:
                 self.names.append(name)
 
     def sort(self) -> None:

@@ -14,7 +14,7 @@ from entrofed.core.round import FIRST_UPDATE
 from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, Failure
 from entrofed.core.validation import fact_problem
 from entrofed.errors import ConfigError
-from entrofed.flower.grid import AGAIN, Roster, Silence, ask, fact_question, told_value
+from entrofed.flower.grid import Question, Roster, Silence, fact_question, told_value
 
 log = logging.getLogger("entrofed")
 
@@ -30,7 +30,7 @@ class Told:
         if classes is not None and classes < 1:
             raise ConfigError(f"classes = {classes}: there is at least 1 label")
         self.values: dict[str, dict[str, list[float]]] = {fact.name: {} for fact in self._facts}
-        self._slow: set[str] = set()
+        self._questions = {fact.name: Question(fact_question(fact)) for fact in self._facts}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """What was told before a restart; version 0.1 kept one fact without its name: the counts, where both are."""
@@ -46,18 +46,15 @@ class Told:
             new = {node: name for name, node in roster.node.items() if name not in known}
             if not new:
                 continue
-            patience = wait if set(new.values()) - self._slow else min(wait, AGAIN)
-            about_labels = isinstance(fact, LabelFact)
-            answers = ask(grid, list(new), fact_question(fact), patience, None if about_labels else model)
+            sent = None if isinstance(fact, LabelFact) else model
+            answers = self._questions[fact.name].ask(grid, list(new), wait, sent, patient=not known)
             for node, name in new.items():
                 answer = answers[node]
                 value = answer if isinstance(answer, Failure) else told_value(answer)
                 reason = value.reason if isinstance(value, Failure) else fact_problem(fact, value, self._classes)
                 if reason is None and not isinstance(value, Failure):
                     known[name] = value.tolist()
-                    self._slow.discard(name)
                 else:  # a client that tells nonsense tells nothing, and nobody else is hindered
-                    self._slow.add(name)
                     log.warning("what client %s tells of its %s is not used: %s", name, fact.name, str(reason)[:500])
             silent = any(isinstance(answer, Silence) for answer in answers.values())
             if not known and not silent and len(answers) > 1:  # one alone, or none in time: perhaps others come

@@ -35,6 +35,8 @@ def privacy_words(summary: Mapping[str, Any]) -> str:
     if "neighbours" in spent:
         how = f"{spent['neighbours']} neighbours, {spent['mechanism']}, scale {spent['scale']:g}"
         found.append(f"each client spent epsilon {spent['epsilon']:g} once on its label counts ({how})")
+        if before := spent.get("epsilon_before"):
+            found.append(f"epsilon {before:g} was spent on this data before, {spent['epsilon_in_all']:g} is in all")
     if updates := spent.get("updates"):
         most = rounds_words(updates["participations"]["most"])
         found.append(
