@@ -27,8 +27,8 @@ GOALS = {
     "mutations": ("mutations", 90_000),
     "datasets": ("mutations", 10_000),
     "kills": ("kills", 1_000),
-    "workers": ("worker kills", 200),
-    "actors": ("actor kills", 12),
+    "workers": ("worker kills", 100),
+    "actors": ("actor kills", 8),
     "disks": ("full disks", 100),
     "faults": ("fault rounds", 500),
 }

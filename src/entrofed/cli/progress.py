@@ -23,7 +23,7 @@ from entrofed.errors import EntrofedError
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.suite.play import PlayObserver, Runs, play
-from entrofed.suite.words import privacy_words, rounds_words
+from entrofed.suite.words import rounds_words, summary_words
 
 LINES = 5
 """Lines that a run prints where there is no terminal."""
@@ -110,9 +110,8 @@ class RunProgress(PlayObserver):
         self._next(folder)
         outcome = f"accuracy {summary['accuracy']:.4f} after {rounds_words(summary['rounds'])}"
         self._print(f"{folder.label}: {outcome}, {summary['seconds']:.1f} s; in {folder.path}")
-        for words in (summary.get("stopped"), privacy_words(summary)):
-            if words:
-                self._print(words)
+        for words in summary_words(summary):
+            self._print(words)
 
     def run_failed(self, folder: RunFolder, error: EntrofedError) -> None:
         """Why."""

@@ -22,6 +22,7 @@ from entrofed.core.round import run_round, tell_once
 from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, protected, release_once
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.evaluation import FederationEvaluation
+from entrofed.experiment.idle import never_acted
 from entrofed.experiment.judge import Judge
 from entrofed.experiment.model_file import AT_END, ModelFile
 from entrofed.experiment.rounds import Observer, Runner
@@ -117,7 +118,9 @@ def run(
                         runner.play(lambda state: play(job, state, used, evaluation), rounds, seen)
                     except BudgetError as spent:
                         stopped = str(spent)
-                    summary = summarize(folder.records())
+                    summary = summarize(records := folder.records())
+                    if idle := never_acted(job, records, runner.state):
+                        summary["never_acted"] = idle
                     if (ended := finish_run(job, runner.state, used)) is not None:
                         summary["at_end"] = evaluation.of_test(ended.params).to_json() | {"bytes": ended.traffic.total}
                         why = f"made at the end by the server rule {setup.method.server.name!r}"

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from entrofed.core.params import Params
 from entrofed.core.parts import Sees, ServerRule
-from entrofed.core.types import Context, PartState, Update, Weights
+from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import average
+
+CUT = "cut"
+"""How many steps were cut so far."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +37,18 @@ class Clipped(ServerRule):
         if not 0 < self.norm < float("inf"):
             raise ConfigError(f"server {self.name!r}: norm = {self.norm} must be above 0, and finite")
 
+    def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
+        """Nobody was cut."""
+        return {CUT: np.zeros((), np.int64)}
+
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The average of the clipped models."""
         start = context.params.values[: context.clients.trainable]
-        return average([self._clip(update, start) for update in updates], weights), state
+        clipped = [self._clip(update, start) for update in updates]
+        cut = sum(after is not before for after, before in zip(clipped, updates, strict=True))
+        return average(clipped, weights), {CUT: np.asarray(state.get(CUT, 0) + cut, np.int64)}
 
     def _clip(self, update: Update, start: NDArray[np.float32]) -> Update:
         step = np.subtract(update.params.values[: len(start)], start, dtype=np.float64)

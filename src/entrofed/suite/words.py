@@ -46,3 +46,13 @@ def privacy_words(summary: Mapping[str, Any]) -> str:
             f"{updates['mechanism']})"
         )
     return f"privacy: {'; '.join(found)}" if found else ""
+
+
+def summary_words(summary: Mapping[str, Any]) -> list[str]:
+    """What a summary says besides its numbers: why the run ended early, what was spent, what never acted.
+
+    >>> summary_words({"never_acted": ["clock.deadline = 9: nobody came too late"]})
+    ['never acted: clock.deadline = 9: nobody came too late']
+    """
+    idle = [f"never acted: {words}" for words in summary.get("never_acted") or ()]
+    return [words for words in (summary.get("stopped"), privacy_words(summary), *idle) if words]

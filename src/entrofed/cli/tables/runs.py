@@ -19,7 +19,7 @@ from entrofed.experiment.summary import asked_of
 from entrofed.registry import PART_KINDS
 from entrofed.suite.compare import asked_metrics
 from entrofed.suite.target import NOT_REACHED, to_target
-from entrofed.suite.words import privacy_words
+from entrofed.suite.words import summary_words
 
 
 def runs_table(folder: Path) -> Table:
@@ -92,9 +92,8 @@ def show_run(run: RunFolder, console: Console, target: float | None = None) -> N
             console.print(f"the model made at the end: accuracy {ended['accuracy']:.4f}, {sent}")
         if summary.get("accuracy_id") is not None:
             console.print(f"in distribution, on the held-out data of the last cohort: {summary['accuracy_id']:.4f}")
-        for words in (summary.get("stopped"), privacy_words(summary)):
-            if words:
-                console.print(words, highlight=False, markup=False, soft_wrap=True)
+        for words in summary_words(summary):
+            console.print(_plain(words), highlight=False, soft_wrap=True)
     if target is not None:
         reached = to_target(records, target)
         console.print(f"accuracy {target:g}: {NOT_REACHED if reached is None else f'reached after {reached}'}")
