@@ -53,7 +53,7 @@ def following(
     after, state = part.apply(updates, shares, context, {})
     assert after.values.dtype == np.float32
     assert after.counters.tolist() == [max(update.client for update in updates)]
-    assert state == {}
+    assert state.keys() == part.init(before, table, np.arange(99)).keys()
     return after.values
 
 
