@@ -201,6 +201,17 @@ def test_the_servers_rate_stretches_the_step():
     assert half.params.values[0] - 1 == pytest.approx((plain.params.values[0] - 1) / 2, rel=1e-5)
 
 
+def test_momentum_by_hand():
+    """m = beta m + Delta: with the same Delta twice, the second step is (1 + beta) times as long."""
+    rule, start = Scaffold(beta=0.5), params(1.0)
+    facts = {"control_change": np.zeros(1, np.float32)}
+    updates = [Update(k, params(end), 1, 1, 0.0, 0.0, facts=facts) for k, end in enumerate((1.5, 2.5))]
+    before = rule.init(start, context(start).clients, np.arange(2))
+    first, state = rule.apply(updates, [0.5, 0.5], context(start), before)
+    second, _ = rule.apply(updates, [0.5, 0.5], context(start), state)
+    assert (first.values.tolist(), second.values.tolist()) == ([2.0], [2.5])
+
+
 def test_what_clients_do_for_the_rules():
     assert Average().client is None
     assert Normalized().client == AccumulatedSteps()
@@ -230,6 +241,7 @@ def test_a_correction_by_hand(variant, outside):
         ({"name": "scaffold", "optimizer": "adam"}, "counts the steps of SGD"),
         ({"name": "scaffold", "persist_optimizer": True}, "momentum that starts at zero"),
         ({"name": "scaffold", "server": {"name": "scaffold", "server_lr": 0.0}}, "server_lr = 0.0"),
+        ({"name": "scaffold", "server": {"name": "scaffold", "beta": 1.0}}, "beta = 1.0"),
     ],
 )
 def test_what_does_not_go_together_is_refused(method, words):

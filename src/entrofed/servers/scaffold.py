@@ -57,7 +57,8 @@ class Scaffold(ServerRule):
     """Control variates: client k keeps ``c_k``, the server keeps ``c``, and ``c - c_k`` is added to every gradient.
 
     After training, ``c_k' = c_k - c + (w_t - y) / (lr A_k)`` and ``c' = c + (1/K) sum_k (c_k' - c_k)`` over the K
-    clients that may take part; ``w = w_t + server_lr sum_k alpha_k (y_k - w_t)``. All start at zero. Parameters only.
+    clients that may take part; ``w = w_t + server_lr m`` with ``m = beta m + sum_k alpha_k (y_k - w_t)``, which is the
+    paper's for ``beta = 0``. All start at zero. Parameters only.
 
     Differs from the paper: with momentum, ``A_k`` is what the steps add up to (FedNova's ``a_k``), not their number,
     because control variates would be too large by as much and the iteration would diverge; without momentum both are
@@ -71,10 +72,14 @@ class Scaffold(ServerRule):
 
     server_lr: float = 1.0
     variant: Variant = "corrected"
+    beta: float = 0.0
+    """Server momentum."""
 
     def __post_init__(self) -> None:
         if not 0 < self.server_lr < float("inf"):
             raise ConfigError(f"server rule {self.name!r}: server_lr = {self.server_lr} must be finite and above 0")
+        if not 0 <= self.beta < 1:
+            raise ConfigError(f"server rule {self.name!r}: beta = {self.beta} must be at least 0 and below 1")
 
     @property
     def client(self) -> ControlVariate:
@@ -96,7 +101,8 @@ class Scaffold(ServerRule):
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No correction yet."""
-        return {"control": np.zeros(clients.trainable), "clients": np.array(len(participants))}
+        momentum = {"momentum": np.zeros(clients.trainable)} if self.beta else {}
+        return {"control": np.zeros(clients.trainable), "clients": np.array(len(participants)), **momentum}
 
     def broadcast(self, state: PartState) -> PartState:
         """The server's control variate: as large as the model."""
@@ -105,13 +111,17 @@ class Scaffold(ServerRule):
     def apply(
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
-        """The average, stretched by ``server_lr``; the control variate moves by all changes, whatever the weights."""
+        """The average, stretched and carried on; the control variate moves by all changes, whatever the weights."""
         change = np.sum([update.facts["control_change"] for update in updates], axis=0, dtype=np.float64)
         after = {**state, "control": state["control"] + change / int(state["clients"])}
         mean = average(updates, weights)
-        if self.server_lr == 1:
+        if self.server_lr == 1 and not self.beta:
             return mean, after
         end, values = context.clients.trainable, mean.values.astype(np.float64)
         before = context.params.values[:end].astype(np.float64)
-        values[:end] = before + self.server_lr * (values[:end] - before)
+        step = values[:end] - before
+        if self.beta:
+            step += self.beta * state["momentum"]
+            after["momentum"] = step
+        values[:end] = before + self.server_lr * step
         return narrow(values, updates), after
