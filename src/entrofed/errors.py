@@ -4,6 +4,7 @@
 
     EntrofedError            exit code 1   something failed
     ├── ConfigError          exit code 2   what the user wrote: an option, an experiment file
+    │   └── IdleKeyError                   a key that the choice made by another key has no use for
     ├── DataError            exit code 3   a dataset or a file of it
     ├── CheckpointError      exit code 3   a stored run
     ├── QuorumError          exit code 4   too few usable updates, too many rounds in a row
@@ -32,6 +33,17 @@ class ConfigError(EntrofedError):
     """A value the user chose is not possible."""
 
     exit_code = 2
+
+
+class IdleKeyError(ConfigError):
+    """A key is given that does not apply to what another key chooses, such as ``data.alpha`` to ``data.partition``."""
+
+    def __init__(self, key: str, choice: str, message: str) -> None:
+        super().__init__(message)
+        self.key, self.choice, self.message = key, choice, message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.key, self.choice, self.message)
 
 
 class DataError(EntrofedError):

@@ -62,7 +62,7 @@ def test_metrics_are_shown_wherever_metrics_are(go: Go) -> None:
         assert words in shown
     assert "client accuracy" not in go("show", "runs/plain")[1]
 
-    rows = {row["experiment"]: row for row in json.loads(go("compare", "runs", "--json")[1])}
+    rows = {row["experiment"]: row for row in json.loads(go("compare", "runs", "--json")[1])["experiments"]}
     values = [
         json.loads(Path(f"runs/asked/seed-{seed}/summary.json").read_text())["metrics_id"][fairness[1]]
         for seed in (0, 1)
@@ -95,7 +95,10 @@ def test_what_it_takes_to_reach_a_target(go: Go) -> None:
     first = next(line["round"] + 1 for line in lines if line["test"]["accuracy"] >= 0.6)
     assert f"accuracy 0.6: reached after {first} round" in go("show", "runs/fedavg/seed-0", "--target", "0.6")[1]
     assert "accuracy 0.99: not reached" in go("show", "runs/slow/seed-0", "--target", "0.99")[1]
-    rows = {row["experiment"]: row for row in json.loads(go("compare", "runs", "--target", "0.6", "--json")[1])}
+    rows = {
+        row["experiment"]: row
+        for row in json.loads(go("compare", "runs", "--target", "0.6", "--json")[1])["experiments"]
+    }
     assert (rows["fedavg"]["reached"], rows["slow"]["reached"]) == (2, 0)
     assert rows["slow"]["rounds_to_target_mean"] is None
     shown = go("compare", "runs", "--target", "0.6")[1]

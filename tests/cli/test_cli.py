@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shlex
 import statistics
 import sys
 import tomllib
@@ -203,7 +204,7 @@ def test_compare(go: Go, two_seeds: list[dict[str, Any]]) -> None:
         a, b = (found[key] for found in two_seeds)
         expected[f"{key}_mean"] = (a + b) / 2
         expected[f"{key}_std"] = abs(a - b) / 2**0.5
-    (found,) = json.loads(go("compare", "runs", "--json").out)
+    (found,) = json.loads(go("compare", "runs", "--json").out)["experiments"]
     assert [found.get(key) for key in ("experiment", "seeds", "rounds")] == ["iris", 2, 2]
     assert list(found)[3:] == list(expected)
     assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-12)
@@ -222,7 +223,7 @@ def test_compare(go: Go, two_seeds: list[dict[str, Any]]) -> None:
 
 
 def test_compare_counts_a_run_once(go: Go, two_seeds: list[dict[str, Any]]) -> None:
-    (found,) = json.loads(go("compare", "runs", "runs/iris", "--json").out)
+    (found,) = json.loads(go("compare", "runs", "runs/iris", "--json").out)["experiments"]
     assert found["seeds"] == 2
     spread = statistics.stdev(outcome["accuracy"] for outcome in two_seeds)
     assert found["accuracy_std"] == pytest.approx(spread, rel=1e-12)
@@ -231,7 +232,7 @@ def test_compare_counts_a_run_once(go: Go, two_seeds: list[dict[str, Any]]) -> N
 def test_compare_several_with_one_seed(go: Go) -> None:
     for name in ("b", "a"):
         go("run", "iris.toml", "--set", f"name={name}")
-    rows = json.loads(go("compare", "runs/b", "runs/a", "--json").out)
+    rows = json.loads(go("compare", "runs/b", "runs/a", "--json").out)["experiments"]
     assert [found["experiment"] for found in rows] == ["a", "b"]
     assert {found["accuracy_std"] for found in rows} == {None}
     cells = list(csv.DictReader(io.StringIO(go("compare", "runs", "--csv").out)))
@@ -634,8 +635,28 @@ def test_sweep_resumes_and_compares(go: Go) -> None:
     assert code == 0
     assert "4 runs, 0 of them finished already" in out
     assert "name-fedavg_uniform+lr-0.01" in out
-    assert records("runs/iris/name-fedavg+lr-0.1/seed-0")[0]["lr"] == 0.1
+    assert records("runs/iris-sweep/name-fedavg+lr-0.1/seed-0")[0]["lr"] == 0.1
     assert "4 runs, 4 of them finished already" in go(*words).out
+    assert go("run", "iris.toml").code == 0
+    rows = json.loads(go("compare", "runs/iris", "--json").out)["experiments"]
+    assert [entry["experiment"] for entry in rows] == ["iris"]
+
+
+def test_a_setting_can_be_taken_away(go: Go) -> None:
+    Path("iris.toml").write_text(IRIS.replace("clients = 3", 'clients = 3\npartition = "dirichlet_plain"\nalpha = 5.0'))
+    code, out, err = go("validate", "iris.toml", "--set", "data.partition=iid")
+    assert (code, err, "alpha =" in out) == (0, "", False), "what the file says of the former choice is left behind"
+    code, _, err = go("validate", "iris.toml", "--set", "data.partition=iid", "--set", "data.alpha=1")
+    assert (code, "data.alpha does not apply to partition 'iid'" in err) == (2, True)
+    code, out, _ = go("validate", "iris.toml", "--unset", "method.batch_size")
+    assert (code, "batch_size = 32" in out) == (0, True)
+    assert go("validate", "iris.toml", "--unset", "data.alpha").code == 2
+    code, _, err = go("run", "iris.toml", "--unset", "data.sigma")
+    assert (code, "--unset data.sigma: it is not set" in err) == (2, True)
+    assert (
+        go("sweep", "iris.toml", "--unset", "method.batch_size", "--grid", "data.partition=iid,dirichlet_plain").code
+        == 0
+    )
 
 
 def test_sweep_needs_to_know_what(go: Go) -> None:
@@ -651,7 +672,12 @@ def test_tune_says_what_to_run_next(go: Go) -> None:
         *("sweep", "iris.toml", "--tune", "method.lr=0.01..1 log", "--trials", "2", "--set", "data.holdout=0.2")
     )
     assert code == 0
-    assert re.search(r"Next: entrofed run iris.toml --set method.lr=0\.\d+ --seeds 3", out)
+    pattern = (
+        r"Next: entrofed (run iris.toml --set data.holdout=0.2 --set method.lr=0\.\d+ --set name=iris-tuned --seeds 3)"
+    )
+    found = re.search(pattern, out)
+    assert found is not None
+    assert go(*shlex.split(found[1])).code == 0
 
 
 def test_reproduce_plays_collects_and_writes_a_page(go: Go) -> None:

@@ -68,7 +68,7 @@ def go(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 @pytest.mark.usefixtures("folder")
 def test_ls_and_compare(go: Callable[..., str]) -> None:
     assert "iris/seed-0" in go("ls")
-    assert json.loads(go("compare", "runs", "--json"))[0]["rounds"] == 2
+    assert json.loads(go("compare", "runs", "--json"))["experiments"][0]["rounds"] == 2
     assert "iris" in go("compare", "runs")
 
 

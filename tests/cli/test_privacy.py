@@ -32,7 +32,7 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert called("privacy", "plan", str(file), "--json") == 0
     found = json.loads(capsys.readouterr().out)
-    assert {"poisson", "fedentopt, buffer 50%"} <= {way["name"] for way in found}
+    assert {"poisson", "fedentopt, buffer 50%"} <= {way["name"] for way in found["ways"]}
     assert called("privacy", "plan", "--epsilon", "3", "--noise", "2", "--rounds", "10") == 0
     assert "rounds: that fit the budget" in " ".join(capsys.readouterr().out.split())
 

@@ -188,7 +188,7 @@ def test_on_the_command_line(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["study", "adversaries", "--peers", "3", "--rounds", "1", "--seeds", "1", "--json"])
     assert stop.value.code == 0
-    assert {row["attack"] for row in json.loads(capsys.readouterr().out)} == set(ATTACKS)
+    assert {row["attack"] for row in json.loads(capsys.readouterr().out)["rows"]} == set(ATTACKS)
 
 
 def test_its_former_name_is_still_understood(capsys):

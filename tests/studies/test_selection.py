@@ -73,7 +73,7 @@ def test_own_counts_on_the_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*words, "--json", "--plot", str(tmp_path / "s.svg")])
     assert stop.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["partition"] for row in rows} == {"counts.csv"}
     assert max(row["entropy"] for row in rows) <= log2(3)
     assert "<svg" in (tmp_path / "s.svg").read_text()
@@ -100,7 +100,7 @@ def test_on_the_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*words, "--plot", str(tmp_path / "s.svg")])
     assert stop.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["partition"] for row in rows} == {"2 labels a client", "Dirichlet 0.1"}
     assert "<svg" in (tmp_path / "s.svg").read_text()
     with pytest.raises(SystemExit) as stop:

@@ -116,7 +116,7 @@ def test_on_the_command_line(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*words, "--json", "--plot", str(tmp_path / "t.svg")])
     assert stop.value.code == 0
-    rows = json.loads(capsys.readouterr().out)
+    rows = json.loads(capsys.readouterr().out)["rows"]
     assert {row["alpha"] for row in rows} == {20, 1}
     assert {row["topology"] for row in rows} == set(KINDS)
     assert "<svg" in (tmp_path / "t.svg").read_text()

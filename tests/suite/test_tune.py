@@ -20,7 +20,7 @@ def play(runs):
 def tried(file, out, trials, play=play, **options):  # noqa: F811
     wanted = {"seeds": 1, "metric": "accuracy_id_last_10", **options}
     return search(
-        file, [], ["method.lr=0.001..1 log", "method.epochs=1..3"], trials=trials, out=out, play=play, **wanted
+        file, [], ["method.lr=0.001..1 log", "method.epochs=1..3"], trials=trials, folder=out, play=play, **wanted
     )
 
 
@@ -52,7 +52,7 @@ def test_a_stopped_search_goes_on_as_if_it_had_not_been(file, tmp_path):  # noqa
     resumed = tried(file, tmp_path / "b", 4)
     assert [(t.params, t.value) for t in resumed] == [(t.params, t.value) for t in whole]
     assert [t.value for t in whole] == sorted((t.value for t in whole), reverse=True)
-    assert len(list((tmp_path / "b" / "iris").glob("*/seed-0/summary.json"))) == 4
+    assert len(list((tmp_path / "b").glob("*/seed-0/summary.json"))) == 4
     assert len(tried(file, tmp_path / "b", 2)) == 4  # nothing is left to do
 
 
@@ -78,6 +78,6 @@ def test_judged_by_the_same_data_in_every_round(file, tmp_path):  # noqa: F811
             trials=1,
             seeds=1,
             metric="accuracy_judged_last_10",
-            out=tmp_path / "out",
+            folder=tmp_path / "out",
             play=play,
         )

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
+from entrofed.cli.machine import AsJson, emit
 
 if TYPE_CHECKING:
     from entrofed.data.count_table import CountTable
@@ -43,7 +44,7 @@ def advise(
     epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.1, 0.5, 1.0, 5.0),
     client: Client = None,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """See what label counts alone say, in seconds, without training: skew, cohorts, selectors, noise, what to do."""
@@ -57,7 +58,10 @@ def advise(
     else:
         table = read_counts(file, client)
     advice = find_out(table, cohort=cohort, rounds=rounds, seeds=seeds, buffers=buffer, epsilons=epsilon)
-    sys.stdout.write(f"{advice.to_json()}\n" if as_json else str(advice))
+    if as_json:
+        emit("advise", **asdict(advice))
+    else:
+        sys.stdout.write(str(advice))
     if plot is not None:
         from entrofed.charts.advice import advice_chart
         from entrofed.charts.save import save_chart

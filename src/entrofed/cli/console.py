@@ -29,6 +29,10 @@ Overrides = Annotated[
     list[str] | None,
     Parameter(name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
 ]
+Unset = Annotated[
+    list[str] | None,
+    Parameter(help="Take a setting of the file away, e.g. --unset data.alpha.", negative=""),
+]
 DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,10 +18,20 @@ data_app = App(name="data", help="Datasets: what there is, fetch it, check it; a
 
 
 @data_app.command(name="list")
-def data_list(*, data_dir: DataDir = None) -> None:
+def data_list(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List the datasets, and which of them are here."""
     from entrofed.cli.tables.data import data_table
+    from entrofed.data.catalog import data_directory, datasets
 
+    if as_json:
+        root = data_directory(data_dir)
+        found = [
+            {"name": name, "here": entry.here(root), "samples": entry.samples, "classes": entry.classes}
+            | {"shape": entry.shape, "description": entry.description}
+            for name, entry in datasets().items()
+        ]
+        emit("data.list", folder=root, datasets=found)
+        return
     terminal.console.print(data_table(data_dir))
 
 
@@ -63,7 +74,7 @@ def data_describe(
     ] = None,
     size: Annotated[tuple[int, int] | None, Parameter(help="Height and width that pictures are resized to.")] = None,
     plot: Annotated[Path | None, Parameter(help="Draw who holds what, as .png, .svg or .json.")] = None,
-    json: Annotated[bool, Parameter(help="Print all of it as JSON.", negative="")] = False,
+    as_json: AsJson = False,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], help="Write the [data] section to a file.")] = None,
 ) -> None:
     """Show what is understood of your own table, arrays or pictures, and write the section of an experiment file."""
@@ -74,8 +85,8 @@ def data_describe(
     found = describe_path(path, Choice(label, client, _share(test), features, drop, missing, kind, size))
     if not found.section and (plot is not None or out is not None):
         raise ConfigError(f"{path}: a picture and a [data] section need the label; say --label")
-    if json:
-        terminal.console.print_json(data=found.to_json())
+    if as_json:
+        emit("data.describe", **found.to_json())
     else:
         print_description(found, terminal.console)
     if plot is not None:

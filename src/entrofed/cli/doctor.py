@@ -5,12 +5,12 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import distributions, requires
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 from rich.markup import escape
 
 from entrofed.backends.shared import SharedArrays
@@ -78,17 +78,25 @@ CHECKS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def examine(console: Console, directory: Path | None) -> bool:
-    """Run every check and print what it found; True if all are well."""
-    well = True
+@dataclass(frozen=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    ok: bool
+    words: str
+
+
+def examine(directory: Path | None) -> Iterator[Finding]:
+    """Run every check."""
     for name, check in CHECKS.items():
         try:
-            console.print(
-                f"[green]ok[/green]      {name}: {escape(check(data_directory(directory)))}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            yield Finding(name, True, check(data_directory(directory)))
         except Exception as error:
-            well = False
-            console.print(f"[red]failed[/red]  {name}: {escape(str(error))}", highlight=False, soft_wrap=True)
-    return well
+            yield Finding(name, False, str(error))
+
+
+def words_of(finding: Finding) -> str:
+    """A finding for a terminal."""
+    mark = "[green]ok[/green]      " if finding.ok else "[red]failed[/red]  "
+    return f"{mark}{finding.check}: {escape(finding.words)}"

@@ -1,10 +1,7 @@
 """``entrofed leaderboard``: methods on several federations, tuned alike, ranked."""
 
-import json
-import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +12,7 @@ from rich.markup import escape
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError, EntrofedError
 
 if TYPE_CHECKING:
@@ -32,9 +30,7 @@ def leaderboard(
     seeds: Annotated[int | None, Parameter(help="Instead of the board's, from seed 0 on.")] = None,
     budget: Annotated[str | None, Parameter(help="Time to spend, such as 30min; the command again goes on.")] = None,
     dry_run: Annotated[bool, Parameter(help="Say what would be run, and stop.", negative="")] = False,
-    as_json: Annotated[
-        bool, Parameter(name="--json", help="Print how the methods stand as JSON.", negative="")
-    ] = False,
+    as_json: AsJson = False,
     jobs: Jobs = 1,
     out: Out = RUNS / "leaderboard",
     results: Annotated[Path, Parameter(help="Where Parquet files and chosen settings lie.")] = Path("docs/leaderboard"),
@@ -129,5 +125,5 @@ def _write(results: Path, output: Path, console: Console, *, as_json: bool) -> b
     write_page(entries, found, {name: read_settings(results, name) for name in found.places}, output)
     console.print(str(output), highlight=False, markup=False)
     if as_json:
-        sys.stdout.write(json.dumps(asdict(found), indent=2) + "\n")
+        emit("leaderboard", **vars(found))
     return True

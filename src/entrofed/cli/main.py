@@ -15,6 +15,7 @@ from entrofed.cli.advise import advise
 from entrofed.cli.console import RUNS, DataDir, Out
 from entrofed.cli.data import data_app
 from entrofed.cli.leaderboard import leaderboard
+from entrofed.cli.machine import AsJson, emit
 from entrofed.cli.papers import papers, reproduce_app
 from entrofed.cli.peer import peer_app
 from entrofed.cli.privacy import privacy_app
@@ -47,11 +48,19 @@ def quickstart(*, out: Out = RUNS / "quickstart", seeds: int = 3) -> None:
 
 
 @app.command
-def doctor(*, data_dir: DataDir = None) -> None:
+def doctor(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """Check this machine: what works, what is missing, what to do about it."""
-    from entrofed.cli.doctor import examine
+    from entrofed.cli.doctor import examine, words_of
 
-    if not examine(terminal.console, data_dir):
+    found = []
+    for finding in examine(data_dir):
+        found.append(finding)
+        if not as_json:
+            terminal.console.print(words_of(finding), highlight=False, soft_wrap=True)
+    well = all(finding.ok for finding in found)
+    if as_json:
+        emit("doctor", ok=well, checks=found)
+    if not well:
         raise EntrofedError("the checks above that failed need attention")
 
 

@@ -1,5 +1,6 @@
 """The papers' tables: ``entrofed papers`` and ``entrofed reproduce``."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +9,7 @@ from rich.markup import escape
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ def reproduce(
         str | None, Parameter(help="Time to spend, such as 30min: rounds and seeds are cut until it fits.")
     ] = None,
     dry_run: Annotated[bool, Parameter(help="Say what would be run, and stop.", negative="")] = False,
+    as_json: AsJson = False,
     jobs: Jobs = 1,
     out: Out = PAPER_RUNS,
     data_dir: DataDir = None,
@@ -56,13 +59,14 @@ def reproduce(
     from entrofed.papers import reproduce as planning
 
     at_least_one(rounds=rounds, seeds=seeds, jobs=jobs)
+    console = terminal.errors if as_json else terminal.console
     wanted = [part for table in tables for part in planning.select(table, cell or (), column or ())]
     wanted = list({part.path: part for part in wanted}.values())
     selections = []
     for part in wanted:
         missing = planning.missing_data(part, data_dir)
         for words in missing.values():
-            terminal.console.print(f"[yellow]{escape(words)}[/yellow]", soft_wrap=True)
+            console.print(f"[yellow]{escape(words)}[/yellow]", soft_wrap=True)
         selections.append(part.without(missing))
     if not any(part.cells for part in selections):
         raise ConfigError("none of these cells can be run: the data of all is missing; see 'entrofed data list'")
@@ -70,24 +74,32 @@ def reproduce(
     if budget is None:
         runs = [planned for part in selections for planned in part.plan(out, rounds, asked)]
     else:
-        runs, fits = planning.shorten(selections, out, rounds, asked, planning.seconds_of(budget), data_dir)
-        terminal.console.print(planning.fit_words(fits, asked, budget), highlight=False)
+        seconds = planning.seconds_of(budget)
+        console.print("Measuring what a round takes (a few rounds of each, those of earlier runs are known):")
+        told = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+        runs, fits = planning.shorten(selections, out, rounds, asked, seconds, data_dir, told)
+        console.print(planning.fit_words(fits, asked, budget), highlight=False)
     left = [planned for planned in runs if not planned.done]
-    terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
+    console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
     if dry_run:
-        for planned in left:
-            terminal.console.print(f"{planned.folder.path}: {planned.experiment.rounds} rounds", highlight=False)
+        for planned in left if not as_json else ():
+            console.print(f"{planned.folder.path}: {planned.experiment.rounds} rounds", highlight=False)
+        if as_json:
+            emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=[])
         return
     failed = play_all(
         [(planned.experiment, planned.folder) for planned in left],
-        terminal.console,
+        console,
         data_dir,
         resume=True,
         keep_going=True,
         jobs=jobs,
     )
-    _show_verdicts(runs)
-    terminal.console.print(f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]")
+    if as_json:
+        emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=planning.judged(runs))
+    else:
+        _show_verdicts(runs)
+        console.print(f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]")
     raise_failed(failed, len(left))
 
 

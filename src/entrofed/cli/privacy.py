@@ -1,14 +1,12 @@
 """``entrofed privacy``: what a budget of privacy buys."""
 
-import json
-import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from entrofed.cli import console as terminal
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError, EntrofedError
 
 privacy_app = App(name="privacy", help="Budgets of differential privacy.")
@@ -26,7 +24,7 @@ def plan_budget(
     counts: Annotated[float | None, Parameter(help="The epsilon of released label counts, part of the budget.")] = None,
     rest: Annotated[tuple[float, ...], Parameter(help="FedEntOpt's buffers, as shares of the clients.")] = (0.5, 0.9),
     noise: Annotated[float | None, Parameter(help="Judge this multiplier instead of finding the least.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say which rounds, cohort and noise fit a budget, for each way of choosing clients, before anything is run."""
     from entrofed.cli.tables.privacy import plan_table
@@ -66,7 +64,7 @@ def plan_budget(
         noise=noise,
     )
     if as_json:
-        sys.stdout.write(json.dumps([asdict(way) for way in ways], indent=2) + "\n")
+        emit("privacy.plan", ways=ways)
         return
     title = f"{clients} clients, {cohort} per round, {rounds} rounds: epsilon {epsilon:g} at delta {delta:g}"
     terminal.console.print(plan_table(ways, title))

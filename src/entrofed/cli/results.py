@@ -1,6 +1,5 @@
 """Commands that look at runs: ``ls``, ``show``, ``compare``, ``report``, ``export``. None builds a part of a run."""
 
-import json
 import logging
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from cyclopts import Parameter
 
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 Target = Annotated[
@@ -17,11 +17,15 @@ Target = Annotated[
 ]
 
 
-def ls(folder: Path = RUNS) -> None:
+def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
     """List the runs below a folder."""
-    from entrofed.cli.tables.runs import runs_table
+    from entrofed.cli.tables.runs import listed, runs_table
 
-    terminal.console.print(runs_table(folder))
+    found = listed(folder)
+    if as_json:
+        emit("ls", folder=folder, runs=found)
+    else:
+        terminal.console.print(runs_table(found))
 
 
 def show(
@@ -35,10 +39,11 @@ def show(
         Path | None,
         Parameter(help="Draw the cohorts' entropy (with --weights or --peers: the weights) as .png or .svg."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show a run: its setting, its course, its outcome."""
     from entrofed.cli.tables.peers import peers_tables
-    from entrofed.cli.tables.runs import show_run
+    from entrofed.cli.tables.runs import run_facts, show_run
     from entrofed.cli.tables.selection import selection_tables
     from entrofed.cli.tables.weights import weights_tables
     from entrofed.experiment.run_folder import find_runs
@@ -52,7 +57,9 @@ def show(
     if target is not None:
         checked_target(target)
     asked = ((selection, selection_tables), (weights, weights_tables), (peers, peers_tables))
-    for folder in folders:
+    if as_json:
+        emit("show", runs=[run_facts(folder, target) for folder in folders])
+    for folder in folders if not as_json else ():
         show_run(folder, terminal.console, target)
         for wanted, tables in asked:
             for table in tables(folder) if wanted else ():
@@ -71,7 +78,7 @@ def show(
 def compare(
     runs: Annotated[list[Path], Parameter(negative="")],
     *,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
     as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
     as_md: Annotated[bool, Parameter(name="--md", negative="")] = False,
     against: Annotated[
@@ -81,20 +88,21 @@ def compare(
 ) -> None:
     """Compare experiments: mean and spread over their seeds."""
     from entrofed.cli.tables.comparison import comparison_table, more_tables, paired_table
-    from entrofed.suite.compare import comparison, csv_text, markdown_text, paired_rows
+    from entrofed.suite.compare import comparison, csv_text, markdown_text, paired_markdown, paired_rows
 
     rows = comparison(runs, target)
+    tests = None if against is None else paired_rows(runs, against)
     if as_json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        emit("compare", experiments=rows, against=against, tests=tests)
     elif as_csv:
-        sys.stdout.write(csv_text(rows))
+        sys.stdout.write(csv_text(rows, tests))
     elif as_md:
-        sys.stdout.write(markdown_text(rows))
+        sys.stdout.write(markdown_text(rows) + ("" if tests is None else f"\n{paired_markdown(tests)}"))
     else:
         for table in (comparison_table(rows), *more_tables(rows)):
             terminal.console.print(table)
-        if against is not None:
-            terminal.console.print(paired_table(paired_rows(runs, against)))
+        if tests is not None:
+            terminal.console.print(paired_table(tests))
 
 
 def report(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, at_least_one
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def run(
     file: Path,
     *,
     overrides: Overrides = None,
+    unset: Unset = None,
     seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
     backend: Annotated[
         str | None, Parameter(help="Where clients train: inline, processes, ray or flower; as engine.backend.")
@@ -35,7 +37,8 @@ def run(
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite deletes it: choose one")
     at_least_one(seeds=seeds, jobs=jobs)
-    first = read(file, [*(overrides or ()), *([] if backend is None else [f"engine.backend={backend}"])])
+    changes = [*(overrides or ()), *([] if backend is None else [f"engine.backend={backend}"])]
+    first = read(file, changes, unset=unset or ())
     wanted = range(first.seed, first.seed + (seeds or 1))
     experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
     folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
@@ -67,28 +70,39 @@ def validate(
     file: Path,
     *,
     overrides: Overrides = None,
+    unset: Unset = None,
     plot: Annotated[
         Path | None, Parameter(help="Draw who holds what, or who talks to whom, as .png, .svg or .json.")
     ] = None,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Check an experiment file without running it, and show what it resolves to."""
-    from entrofed.cli.tables.data import federation_table, network_words
+    from entrofed.cli.tables.data import federation_facts, federation_table, network_words
     from entrofed.experiment.build import prepare
     from entrofed.experiment.config import read, to_toml
 
-    experiment = read(file, overrides or ())
-    terminal.console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
+    experiment = read(file, overrides or (), unset=unset or ())
     setup = prepare(experiment, data_dir)
+    if plot is not None:
+        _draw(setup, plot)
+        terminal.errors.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
+    if as_json:
+        emit(
+            "validate",
+            experiment=experiment.model_dump(mode="json", exclude_none=True),
+            federation=federation_facts(experiment, setup.federation),
+            model={"parameters": setup.layout.trainable, "bytes": setup.layout.nbytes},
+            edges=None if setup.network is None else sorted(map(sorted, setup.network.graph.edges)),
+        )
+        return
+    terminal.console.print(to_toml(experiment), highlight=False, markup=False, emoji=False, soft_wrap=True)
     terminal.console.print(federation_table(experiment, setup.federation))
     terminal.console.print(
         f"{setup.layout.trainable:,} parameters to train, {setup.layout.nbytes / 1e6:.2f} MB per model"
     )
     if setup.network is not None:
         terminal.console.print(network_words(setup.network))
-    if plot is not None:
-        _draw(setup, plot)
-        terminal.console.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")
     terminal.console.print("[green]valid[/green]")
 
 

@@ -1,7 +1,5 @@
 """``entrofed study``: what can be seen in a minute or two, without training or with small models."""
 
-import json
-import sys
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
@@ -13,6 +11,8 @@ from rich.table import Table
 
 from entrofed.cli import console as terminal
 from entrofed.cli.advise import Client, Counts
+from entrofed.cli.console import at_least_one
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 study_app = App(
@@ -37,7 +37,7 @@ def study_selection(
     ),
     epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare what selectors choose, without training, on partitions of CIFAR's label counts, or on your own counts."""
     from entrofed.charts.studies import selection_chart
@@ -45,13 +45,13 @@ def study_selection(
     from entrofed.data.count_table import read_counts
     from entrofed.studies.selection import study, study_counts
 
-    _at_least_one(cohort=cohort, rounds=rounds, partitions=partitions)
+    at_least_one(cohort=cohort, rounds=rounds, partitions=partitions)
     options: dict[str, Any] = {"cohort": cohort, "rounds": rounds, "buffers": buffer, "epsilons": epsilon}
     if counts is None:
         if client is not None:
             raise ConfigError("--client names a column of the file of --counts: give that, too")
         clients, classes = 100 if clients is None else clients, 10 if classes is None else classes
-        _at_least_one(clients=clients)
+        at_least_one(clients=clients)
         if classes < 2:
             raise ConfigError(f"--classes {classes}: at least 2 are needed")
         rows = study(clients=clients, classes=classes, seeds=partitions, **options)
@@ -61,7 +61,7 @@ def study_selection(
                 raise ConfigError(f"--{option} is for partitions that are drawn; with --counts, they are in the file")
         table = read_counts(counts, client)
         rows, classes = study_counts(table, counts.name, seeds=partitions, **options), len(table.classes)
-    _show_study(rows, selection_study_tables, partial(selection_chart, classes=classes), plot, as_json)
+    _show_study("selection", rows, selection_study_tables, partial(selection_chart, classes=classes), plot, as_json)
 
 
 @study_app.command(name="topology")
@@ -71,16 +71,16 @@ def study_topology(
     partitions: int = 5,
     alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
     plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare how topologies and weighings mix models without a server, in seconds, on MNIST's label counts."""
     from entrofed.charts.studies import topology_study_chart
     from entrofed.cli.tables.studies import topology_study_tables
     from entrofed.studies.topology import study
 
-    _at_least_one(nodes=nodes, partitions=partitions)
+    at_least_one(nodes=nodes, partitions=partitions)
     rows = study(nodes=nodes, alphas=alpha, seeds=partitions)
-    _show_study(rows, topology_study_tables, topology_study_chart, plot, as_json)
+    _show_study("topology", rows, topology_study_tables, topology_study_chart, plot, as_json)
 
 
 @study_app.command(name=("adversaries", "liars"))
@@ -90,16 +90,18 @@ def study_adversaries(
     rounds: int = 10,
     seeds: int = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """See what a peer gains by a false claim about its labels, and what defences help, in a minute on small data."""
     from entrofed.charts.studies import adversaries_chart
     from entrofed.cli.tables.studies import adversaries_study_tables
     from entrofed.studies.adversaries import ATTACKS, study
 
-    _at_least_one(peers=peers, rounds=rounds, seeds=seeds)
+    at_least_one(peers=peers, rounds=rounds, seeds=seeds)
     rows = study(peers=peers, rounds=rounds, seeds=seeds)
-    _show_study(rows, adversaries_study_tables, partial(adversaries_chart, attacks=ATTACKS), plot, as_json)
+    _show_study(
+        "adversaries", rows, adversaries_study_tables, partial(adversaries_chart, attacks=ATTACKS), plot, as_json
+    )
 
 
 @study_app.command(name="attacks")
@@ -110,18 +112,18 @@ def study_attacks(
     rounds: int = 10,
     seeds: int = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """See what attacks do to a model under each defence, and what defences cost without any, in minutes."""
     from entrofed.charts.studies import attacks_chart
     from entrofed.cli.tables.studies import attacks_study_tables
     from entrofed.studies.attacks import study
 
-    _at_least_one(clients=clients, hostile=hostile, rounds=rounds, seeds=seeds)
+    at_least_one(clients=clients, hostile=hostile, rounds=rounds, seeds=seeds)
     if hostile >= clients:
         raise ConfigError(f"--hostile {hostile}: of {clients} clients, at least one must be honest")
     rows = study(clients=clients, hostile=hostile, rounds=rounds, seeds=seeds)
-    _show_study(rows, attacks_study_tables, attacks_chart, plot, as_json)
+    _show_study("attacks", rows, attacks_study_tables, attacks_chart, plot, as_json)
 
 
 @study_app.command(name="leakage")
@@ -133,27 +135,22 @@ def study_leakage(
     counts: Annotated[float, Parameter(help="The epsilon of label counts.")] = 0.5,
     seeds: int = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """See what a curious server learns of labels and samples under each protection, in minutes on small data."""
     from entrofed.charts.studies import leakage_chart
     from entrofed.cli.tables.studies import leakage_study_tables
     from entrofed.studies.leakage import study
 
-    _at_least_one(clients=clients, rounds=rounds, seeds=seeds)
+    at_least_one(clients=clients, rounds=rounds, seeds=seeds)
     if not epsilon > counts > 0:
         raise ConfigError(f"--counts {counts:g} is part of the budget --epsilon {epsilon:g}: 0 < counts < epsilon")
     rows = study(clients=clients, rounds=rounds, epsilon=epsilon, counts=counts, seeds=seeds)
-    _show_study(rows, leakage_study_tables, leakage_chart, plot, as_json)
-
-
-def _at_least_one(**options: int) -> None:
-    for name, value in options.items():
-        if value < 1:
-            raise ConfigError(f"--{name} {value}: at least 1 is needed")
+    _show_study("leakage", rows, leakage_study_tables, leakage_chart, plot, as_json)
 
 
 def _show_study(
+    name: str,
     rows: list[dict[str, Any]],
     tables: Callable[[list[dict[str, Any]]], Iterable[Table]],
     chart: Callable[[list[dict[str, Any]]], Any],
@@ -162,7 +159,7 @@ def _show_study(
 ) -> None:
     """Print a study as tables or JSON, and draw it if asked."""
     if as_json:
-        sys.stdout.write(json.dumps(rows, indent=2) + "\n")
+        emit("study", study=name, rows=rows)
     else:
         for table in tables(rows):
             terminal.console.print(table)

@@ -1,13 +1,14 @@
 """``entrofed sweep``: many settings of one experiment file."""
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, at_least_one, raise_failed
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one, raise_failed
 from entrofed.errors import ConfigError
 
 
@@ -24,6 +25,7 @@ def sweep(
     trials: Annotated[int, Parameter(help="How many settings --tune tries.")] = 20,
     metric: Annotated[str, Parameter(help="What --tune maximizes.")] = "accuracy_id_last_10",
     overrides: Overrides = None,
+    unset: Unset = None,
     seeds: Annotated[int, Parameter(help="Seeds for each setting, counting up from the file's.")] = 1,
     jobs: Jobs = 1,
     out: Out = RUNS,
@@ -34,16 +36,19 @@ def sweep(
     from entrofed.cli.tables.comparison import comparison_table
     from entrofed.experiment.runner import is_finished
     from entrofed.suite.compare import comparison
+    from entrofed.suite.sweep import folder_of, plan
     from entrofed.suite.sweep import grid as combinations
-    from entrofed.suite.sweep import plan
 
     if bool(grid) == bool(tune):
         raise ConfigError("give --grid for every combination of values, or --tune to search; one of the two")
     at_least_one(seeds=seeds, trials=trials, jobs=jobs)
+    changes, removed = overrides or [], unset or []
+    folder = folder_of(file, changes, removed, out)
     if tune:
-        _tune(file, overrides or [], tune, trials, seeds, metric, jobs, out, data_dir)
+        how: dict[str, Any] = {"trials": trials, "seeds": seeds, "metric": metric, "unset": removed}
+        _tune(file, changes, tune, folder, jobs, data_dir, how)
         return
-    runs = plan(file, overrides or [], combinations(grid or []), seeds, out)
+    runs = plan(file, changes, combinations(grid or []), seeds, folder, unset=removed)
     left = [(experiment, folder) for experiment, folder in runs if not is_finished(experiment, folder)]
     terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
     failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True, jobs=jobs)
@@ -57,29 +62,29 @@ def _tune(
     file: Path,
     overrides: list[str],
     options: list[str],
-    trials: int,
-    seeds: int,
-    metric: str,
+    folder: Path,
     jobs: int,
-    out: Path,
     data_dir: Path | None,
+    how: dict[str, Any],
 ) -> None:
     from entrofed.cli.progress import play_all
+    from entrofed.experiment.tables import key_of
     from entrofed.suite.tune import search, setting_of
 
     found = search(
         file,
         overrides,
         options,
-        trials=trials,
-        seeds=seeds,
-        metric=metric,
-        out=out,
+        folder=folder,
         play=lambda runs: play_all(runs, terminal.console, data_dir, resume=True, jobs=jobs),
+        **how,
     )
-    shown = Table(*found[0].params, metric, title=f"{len(found)} trials, the best ten first")
+    shown = Table(*found[0].params, how["metric"], title=f"{len(found)} trials, the best ten first")
     for trial in found[:10]:
         shown.add_row(*setting_of(trial.params).values(), f"{trial.value:.4f}")
     terminal.console.print(shown)
-    best = " ".join(f"--set {key}={value}" for key, value in setting_of(found[0].params).items())
-    terminal.console.print(f"Next: entrofed run {file} {best} --seeds 3", highlight=False, soft_wrap=True)
+    best = [f"{key}={value}" for key, value in setting_of(found[0].params).items()]
+    named = [] if any(key_of(text) == "name" for text in overrides) else [f"name={file.stem}-tuned"]
+    words = ["entrofed", "run", str(file), *(word for key in how["unset"] for word in ("--unset", key))]
+    words += [word for text in (*overrides, *best, *named) for word in ("--set", text)]
+    terminal.console.print(f"Next: {shlex.join(words)} --seeds 3", highlight=False, markup=False, soft_wrap=True)

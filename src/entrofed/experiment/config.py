@@ -20,7 +20,7 @@
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,7 +32,7 @@ from entrofed.core.clock import Clock
 from entrofed.core.faults import Faults
 from entrofed.core.gossip import check as check_peers
 from entrofed.core.parts import Method
-from entrofed.errors import ConfigError, unknown
+from entrofed.errors import ConfigError, IdleKeyError, unknown
 from entrofed.experiment.evaluation import Part
 from entrofed.experiment.problems import explain
 from entrofed.experiment.sections.data import DataSection
@@ -42,7 +42,7 @@ from entrofed.experiment.sections.privacy import PrivacySection
 from entrofed.experiment.sections.section import Section, was_run
 from entrofed.experiment.sections.stop import StopSection
 from entrofed.experiment.sections.topology import TopologySection
-from entrofed.experiment.tables import located, override
+from entrofed.experiment.tables import key_of, located, override, without
 from entrofed.experiment.toml import dumps
 from entrofed.registry import known, lookup
 from entrofed.registry.references import is_reference
@@ -162,8 +162,8 @@ class Experiment(Section):
         return settings
 
 
-def read(path: Path, overrides: Iterable[str] = (), *, stored: bool = False) -> Experiment:
-    """An experiment file with command-line overrides such as ``method.lr=0.05``.
+def read(path: Path, overrides: Iterable[str] = (), *, unset: Iterable[str] = (), stored: bool = False) -> Experiment:
+    """An experiment file with command-line overrides such as ``method.lr=0.05``, without the keys of ``unset``.
 
     ``stored``: the file of a run; no part of it is built or imported.
     """
@@ -174,6 +174,11 @@ def read(path: Path, overrides: Iterable[str] = (), *, stored: bool = False) -> 
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: not readable as TOML: {error}") from None
     table.setdefault("name", path.stem)
+    try:
+        for key in unset:
+            table = without(table, key)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
     table = table if stored else located(table, path.parent)
     return parse(table, overrides, where=str(path), stored=stored)
 
@@ -186,13 +191,17 @@ def parse_text(text: str) -> Experiment:
 def parse(
     table: Mapping[str, Any], overrides: Iterable[str] = (), where: str = "experiment", *, stored: bool = False
 ) -> Experiment:
-    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one."""
-    table = dict(table)
-    for text in overrides:
+    """An experiment from plain tables; every problem is reported, unknown keys with the nearest known one.
+
+    An override that chooses anew, such as ``data.partition=iid``, leaves behind the keys of the former.
+    """
+    table, changes = dict(table), list(overrides)
+    for text in changes:
         override(table, text)
+    changed = {key_of(text) for text in changes}
     table = table if stored else located(table, Path())
     try:
-        experiment = Experiment.model_validate(table, context={"stored": stored})
+        experiment = _fitting(table, changed, stored)
         if not stored and not experiment.was_given("model"):
             model = experiment.model if isinstance(experiment.model, str) else experiment.model.get("name")
             if not isinstance(model, str):
@@ -200,9 +209,22 @@ def parse(
             lookup("model", model)
     except ValidationError as error:
         raise ConfigError("\n".join(f"{where}: {explain(problem, Experiment)}" for problem in error.errors())) from None
+    except IdleKeyError as error:
+        raise IdleKeyError(error.key, error.choice, f"{where}: {error}") from None
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     return experiment
+
+
+def _fitting(table: dict[str, Any], changed: Collection[str], stored: bool) -> Experiment:
+    """The experiment without the keys that do not apply to what was changed, unless they were changed along with it."""
+    while True:
+        try:
+            return Experiment.model_validate(table, context={"stored": stored})
+        except IdleKeyError as idle:
+            if idle.choice not in changed or idle.key in changed:
+                raise
+            table = without(table, idle.key)
 
 
 def to_toml(experiment: Experiment) -> str:

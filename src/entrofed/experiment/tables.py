@@ -37,11 +37,35 @@ def located(table: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {key: locate_data(value) if key in ("data", "clock") else value for key, value in absolute_code.items()}
 
 
-def override(table: dict[str, Any], override: str) -> None:
-    key, equals, raw = override.partition("=")
-    steps = key.strip().split(".")
-    if not equals or not all(steps):
+def key_of(override: str) -> str:
+    """The key that an override such as ``method.lr=0.05`` sets."""
+    key, equals, _ = override.partition("=")
+    if not equals or not all(key.strip().split(".")):
         raise ConfigError(f"override {override!r} must look like section.key=value, for example method.lr=0.05")
+    return key.strip()
+
+
+def without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """The tables without a key such as ``data.alpha``; a table with it, such as ``topology``, goes as a whole.
+
+    >>> without({"data": {"name": "iris", "alpha": 0.1}}, "data.alpha")
+    {'data': {'name': 'iris'}}
+    """
+    first, _, rest = key.partition(".")
+    inner = table.get(first)
+    if first not in table or (rest and not isinstance(inner, Mapping)):
+        raise ConfigError(f"--unset {key}: it is not set, so there is nothing to take away")
+    if not rest:
+        return {name: value for name, value in table.items() if name != first}
+    try:
+        return {**table, first: without(inner or {}, rest)}
+    except ConfigError:
+        raise ConfigError(f"--unset {key}: it is not set, so there is nothing to take away") from None
+
+
+def override(table: dict[str, Any], override: str) -> None:
+    """Set a value from text such as ``method.lr=0.05``."""
+    steps, raw = key_of(override).split("."), override.partition("=")[2]
     try:
         value = tomllib.loads(f"value = {raw}")["value"]
     except tomllib.TOMLDecodeError:

@@ -55,7 +55,8 @@ def tune(federation: BoardFederation, method: BoardMethod, out: Path, play: Play
     file = folder / f"{method.id}.toml"
     write_whole(file, dumps(table))
     options = [*tuning.search, *method.search]
-    found = search(file, [], options, trials=tuning.trials, seeds=tuning.seeds, metric=JUDGED, out=folder, play=play)[0]
+    how: dict[str, Any] = {"trials": tuning.trials, "seeds": tuning.seeds, "metric": JUDGED}
+    found = search(file, [], options, folder=folder / method.id, play=play, **how)[0]
     chosen = {key: tomllib.loads(f"value = {value}")["value"] for key, value in setting_of(found.params).items()}
     seeds = tuple(range(FIRST_TUNING_SEED, FIRST_TUNING_SEED + tuning.seeds))
     return Chosen(tuning.trials, seeds, float(found.value or 0.0), tuple(options), chosen)

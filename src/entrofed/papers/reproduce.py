@@ -6,10 +6,11 @@ Runs lie in ``OUT/PAPER/TABLE/CELL/COLUMN/seed-N``, so that whatever was stopped
 import math
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from entrofed.backends import Backend, backend_of
 from entrofed.data.catalog import CATALOG, data_directory
@@ -20,6 +21,7 @@ from entrofed.experiment.runner import is_finished, run
 from entrofed.papers.reported import Cell, Column, Table
 from entrofed.papers.results import Result, result
 from entrofed.papers.tables import find, papers
+from entrofed.papers.verdict import verdicts
 from entrofed.suite.words import file_name
 
 SEEDS = 3
@@ -187,15 +189,20 @@ def shorten(
     seeds: int,
     budget: float,
     directory: Path | None,
+    told: Callable[[str], None] = lambda words: None,
 ) -> tuple[list[Planned], Fit]:
-    """The runs that fit the budget."""
+    """The runs that fit the budget; ``told`` hears how the measurement of their rounds gets on."""
     first = [planned for selection in selections for planned in selection.plan(out, rounds, 1)]
     if not first:
         raise ConfigError("there is nothing to run")
     engine = first[0].experiment.engine
     backend = backend_of(engine.backend, engine.workers, engine.timeout)
+    costs = []
     try:
-        costs = [probe(planned, backend, directory) * planned.experiment.rounds for planned in first]
+        for number, planned in enumerate(first, 1):
+            seconds = probe(planned, backend, directory)
+            told(f"{number}/{len(first)}  {planned.cell.path}, {planned.column.label}: {seconds:.2f} s per round")
+            costs.append(seconds * planned.experiment.rounds)
     finally:
         backend.close()
     fits = fit(costs, seeds, budget)
@@ -206,6 +213,38 @@ def shorten(
             shorter = max(math.floor(asked * fits.share), 1)
             runs += replace(selection, cells=(cell,)).plan(out, shorter, fits.seeds)
     return runs, fits
+
+
+def facts(planned: Planned) -> dict[str, Any]:
+    """A run for programs."""
+    return {
+        "table": planned.table,
+        "cell": planned.cell.id,
+        "column": planned.column.label,
+        "seed": planned.experiment.seed,
+        "rounds": planned.experiment.rounds,
+        "path": planned.folder.path,
+        "finished": planned.done,
+    }
+
+
+def judged(runs: Sequence[Planned]) -> list[dict[str, Any]]:
+    """The finished runs beside the papers', a table each, for programs."""
+    results = [planned.result() for planned in runs if planned.done]
+    return [
+        {
+            "table": path,
+            "cells": [
+                vars(found)
+                | {
+                    "cell": found.cell.id,
+                    "gains": [{**vars(row), "outcome": found.outcome(row)} for row in found.gains],
+                }
+                for found in verdicts(path, results)
+            ],
+        }
+        for path in dict.fromkeys(planned.table for planned in runs)
+    ]
 
 
 def finished(out: Path) -> list[Result]:

@@ -128,13 +128,27 @@ def spread_words(mean: float, spread: float | None, scale: float, digits: int) -
     return f"{mean * scale:.{digits}f}" + ("" if spread is None else f" ± {spread * scale:.{digits}f}")
 
 
-def csv_text(rows: list[dict[str, Any]]) -> str:
-    """The comparison as comma-separated values, at full precision."""
+def csv_text(rows: list[dict[str, Any]], tests: Sequence[Row] | None = None) -> str:
+    """The comparison as comma-separated values, at full precision; with tests, also what each gains."""
+    gained = {row.method: _gain(row) for row in tests or ()}
+    named = dict.fromkeys(key for gain in gained.values() for key in gain)
     out = io.StringIO()
-    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(out, [*rows[0], *named], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({**row, **gained.get(row["experiment"], {})} for row in rows)
     return out.getvalue()
+
+
+def _gain(row: Row) -> dict[str, Any]:
+    """A paired test as cells, in shares of 1."""
+    found = row.paired
+    values = (
+        (None, None, None, None, None, 0)
+        if found is None
+        else (found.difference, found.interval.low, found.interval.high, found.wins, found.losses, found.n)
+    )
+    named = dict(zip(("gain", "gain_low", "gain_high", "won", "lost", "pairs"), values, strict=True))
+    return {"against": row.against, **named, "p_t_holm": row.t_p_holm, "p_wilcoxon_holm": row.wilcoxon_p_holm}
 
 
 def markdown_text(rows: list[dict[str, Any]]) -> str:
@@ -146,6 +160,25 @@ def markdown_text(rows: list[dict[str, Any]]) -> str:
         for row in rows
     ]
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *cells])
+
+
+def paired_markdown(tests: Sequence[Row]) -> str:
+    """The paired tests as a Markdown table, in points."""
+    head = ["experiment", f"gain over {tests[0].against}" if tests else "gain", "95 % interval", "won, lost", "p"]
+    lines = [head, ["---"] * len(head)]
+    for row in tests:
+        found = row.paired
+        if found is None:
+            lines.append([row.method, "no seed in common", "", "", ""])
+            continue
+        low, high = found.interval.low, found.interval.high
+        within = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
+        p = "" if row.t_p_holm is None else f"{row.t_p_holm:.3f}"
+        lines.append([row.method, f"{100 * found.difference:+.2f}", within, f"{found.wins}, {found.losses}", p])
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    warnings = "".join(f"- {row.method}: {row.warning}\n" for row in tests if row.warning)
+    note = "Mean of the last ten rounds, in points; runs with the same seed are paired; p: paired t-test, after Holm.\n"
+    return f"{table}\n{note}" + (f"\n{warnings}" if warnings else "")
 
 
 def paired_rows(paths: list[Path], against: str, metric: str = "accuracy_last_10") -> list[Row]:

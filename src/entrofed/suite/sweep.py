@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
-from entrofed.errors import ConfigError
+from entrofed.errors import ConfigError, IdleKeyError
 from entrofed.experiment.config import Experiment, read
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.tables import key_of
 from entrofed.suite.words import file_name
 
 
@@ -62,20 +63,56 @@ def cell_name(setting: Mapping[str, str]) -> str:
     return "+".join(file_name(word).strip("-") for word in words)
 
 
+def folder_of(file: Path, overrides: Sequence[str], unset: Sequence[str], out: Path) -> Path:
+    """Where the runs of a sweep lie: beside the runs of the file itself, not among them."""
+    return out / f"{read(file, overrides, unset=unset).name}-sweep"
+
+
 def plan(
-    file: Path, overrides: Sequence[str], settings: Sequence[Mapping[str, str]], seeds: int, out: Path
+    file: Path,
+    overrides: Sequence[str],
+    settings: Sequence[Mapping[str, str]],
+    seeds: int,
+    folder: Path,
+    *,
+    unset: Sequence[str] = (),
 ) -> list[tuple[Experiment, RunFolder]]:
-    """The runs, seed by seed, so that what is stopped early has compared all settings on some seeds."""
-    first = read(file, overrides)
+    """The runs, seed by seed, so that what is stopped early has compared all settings on some seeds.
+
+    Keys that do not apply to what a setting chooses are left out of it; settings that are then the same are one.
+    """
+    first = read(file, overrides, unset=unset)
+    fitting: list[tuple[dict[str, str], list[str]]] = []
+    for setting in settings:
+        found = _fitting(file, overrides, setting, unset)
+        if found[0] == setting or found not in fitting:
+            fitting.append(found)
     runs: list[tuple[Experiment, RunFolder]] = []
     for seed in range(first.seed, first.seed + seeds):
-        for setting in settings:
+        for setting, changes in fitting:
             name = cell_name(setting)
-            changes = [f"{key}={value}" for key, value in setting.items()]
-            experiment = read(file, [*overrides, *changes, f"name='{first.name}+{name}'", f"seed={seed}"])
-            runs.append((experiment, RunFolder(out / first.name / name / f"seed-{seed}")))
+            experiment = read(file, [*changes, f"name='{first.name}+{name}'", f"seed={seed}"], unset=unset)
+            runs.append((experiment, RunFolder(folder / name / f"seed-{seed}")))
     folders = [folder.path for _, folder in runs]
     if len(set(folders)) < len(folders):
         twice = next(path for path in folders if folders.count(path) > 1)
         raise ConfigError(f"two settings of the grid would both be called {twice.parent.name!r}; name values apart")
     return runs
+
+
+def _fitting(
+    file: Path, overrides: Sequence[str], setting: Mapping[str, str], unset: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """A setting without the keys that do not apply to what it chooses, and what is changed in the file for it."""
+    kept, base = dict(setting), list(overrides)
+    while True:
+        changes = [*base, *(f"{key}={value}" for key, value in kept.items())]
+        try:
+            read(file, changes, unset=unset)
+        except IdleKeyError as idle:
+            if idle.choice not in kept:
+                raise
+            kept.pop(idle.key, None)
+            base = [text for text in base if key_of(text) != idle.key]
+        else:
+            return kept, changes

@@ -67,20 +67,21 @@ def search(
     trials: int,
     seeds: int,
     metric: str,
-    out: Path,
+    folder: Path,
     play: Play,
+    unset: Sequence[str] = (),
 ) -> "list[optuna.trial.FrozenTrial]":
     """Play trials until there are as many as asked for; goes on where it was stopped. The best comes first.
 
-    ``play`` plays the runs of one trial. Each trial draws from its own stream, so a search that was stopped proposes
-    what the unbroken one would have proposed.
+    ``folder`` is for the runs of all trials; ``play`` plays those of one. Each trial draws from its own stream, so a
+    search that was stopped proposes what the unbroken one would have proposed.
     """
     try:
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
         raise ConfigError("--tune needs Optuna: pip install 'entrofed[tune]'") from None
-    base = read(file, overrides)
+    base = read(file, overrides, unset=unset)
     if metric not in METRICS:
         raise unknown("--metric", metric, METRICS)
     if metric == HELD_OUT and not base.data.holdout:
@@ -95,7 +96,6 @@ def search(
         )
     space = spaces(options)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    folder = out / base.name
     folder.mkdir(parents=True, exist_ok=True)
     journal = JournalFileBackend(str(folder / "search.journal"))
     study = optuna.create_study(
@@ -111,9 +111,9 @@ def search(
         else:
             study.sampler = optuna.samplers.TPESampler(seed=base.seed + len(study.trials))
             number, params = (trial := study.ask(space)).number, trial.params
-        runs = plan(file, overrides, [setting_of(params)], seeds, out)
+        runs = plan(file, overrides, [setting_of(params)], seeds, folder, unset=unset)
         play(runs)
-        study.tell(number, mean(_value(folder, metric) for _, folder in runs))
+        study.tell(number, mean(_value(run, metric) for _, run in runs))
     done = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
     return sorted(done, key=lambda trial: -float(trial.value or 0.0))
 

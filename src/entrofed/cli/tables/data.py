@@ -1,6 +1,7 @@
 """Datasets and who holds what: what ``entrofed data`` and ``entrofed validate`` print."""
 
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -46,16 +47,29 @@ def verify_data(name: str | None, directory: Path | None, console: Console) -> N
         raise DataError(f"not intact: {', '.join(bad)}; get them anew with 'entrofed data fetch'")
 
 
+def federation_facts(experiment: Experiment, federation: Federation) -> dict[str, Any]:
+    """How a partition came out; ``samples`` and ``classes`` are the least, the mean and the most of a client."""
+    sizes, classes = federation.sizes, (federation.label_counts > 0).sum(axis=1)
+    there = len(federation.participants)
+    return {
+        "clients": len(sizes),
+        "participants": there,
+        "cohort": min(experiment.method.cohort_size(there), there),
+        "samples": [int(sizes.min()), float(sizes.mean()), int(sizes.max())],
+        "classes": [int(classes.min()), float(classes.mean()), int(classes.max())],
+        "names": list(federation.data.classes),
+    }
+
+
 def federation_table(experiment: Experiment, federation: Federation) -> Table:
     """How a partition came out."""
-    sizes, classes = federation.sizes, (federation.label_counts > 0).sum(axis=1)
+    found = federation_facts(experiment, federation)
     table = Table("clients", "taking part", "cohort", "samples (min, mean, max)", "classes (min, mean, max)")
+    (least, mean, most), (few, usual, many) = found["samples"], found["classes"]
     table.add_row(
-        str(len(sizes)),
-        str(len(federation.participants)),
-        str(experiment.method.cohort_size(len(federation.participants))),
-        f"{sizes.min()}, {sizes.mean():.1f}, {sizes.max()}",
-        f"{classes.min()}, {classes.mean():.2f}, {classes.max()}",
+        *(str(found[key]) for key in ("clients", "participants", "cohort")),
+        f"{least}, {mean:.1f}, {most}",
+        f"{few}, {usual:.2f}, {many}",
     )
     return table
 

@@ -1,7 +1,7 @@
 """Runs: what ``entrofed ls`` and ``entrofed show`` print."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,27 +22,64 @@ from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
 
 
-def runs_table(folder: Path) -> Table:
-    """All runs below a folder, with how far they are."""
-    table = Table("run", "data", "method", "rounds", "status", "accuracy", "best")
-    table.columns[0].no_wrap = True
+def status_of(summary: Mapping[str, Any] | None) -> str:
+    """How a run ended, in a word or two."""
+    return "unfinished" if summary is None else "stopped early" if summary.get("stopped") else "finished"
+
+
+def listed(folder: Path) -> list[dict[str, Any]]:
+    """All runs below a folder, with how far they are; of a damaged one, where it is."""
+    found: list[dict[str, Any]] = []
     for run in find_runs([folder]):
+        entry: dict[str, Any] = {"run": run.label, "path": run.path, "status": "damaged"}
+        found.append(entry)
         try:
             experiment, summary, records = run.experiment(), run.summary(), run.records()
         except EntrofedError:
-            table.add_row(escape(run.label), "", "", "", "damaged", "", "")
             continue
         tests = [record.test.accuracy for record in records if record.test is not None]
+        entry |= {
+            "status": status_of(summary),
+            "data": experiment.data.name,
+            "method": experiment.method.name,
+            "seed": experiment.seed,
+            "played": len(records),
+            "rounds": experiment.rounds,
+            "accuracy": tests[-1] if tests else None,
+            "best": max(tests, default=None),
+        }
+    return found
+
+
+def runs_table(runs: Iterable[Mapping[str, Any]]) -> Table:
+    """Runs as :func:`listed` has them."""
+    table = Table("run", "data", "method", "rounds", "status", "accuracy", "best")
+    table.columns[0].no_wrap = True
+    for run in runs:
         table.add_row(
-            escape(run.label),
-            escape(experiment.data.name),
-            escape(experiment.method.name),
-            f"{len(records)}/{experiment.rounds}",
-            "unfinished" if summary is None else "stopped early" if summary.get("stopped") else "finished",
-            f"{tests[-1]:.4f}" if tests else "",
-            f"{max(tests):.4f}" if tests else "",
+            escape(run["run"]),
+            *(cell(run.get(key)) for key in ("data", "method")),
+            f"{run['played']}/{run['rounds']}" if "rounds" in run else "",
+            run["status"],
+            *(cell(run.get(key), ".4f") for key in ("accuracy", "best")),
         )
     return table
+
+
+def run_facts(run: RunFolder, target: float | None = None) -> dict[str, Any]:
+    """One run: setting, course, outcome; and what it took to reach a target accuracy."""
+    records, summary = run.records(), run.summary()
+    asked = {} if target is None else {"target": target, "reached": to_target(records, target)}
+    return {
+        "run": run.label,
+        "path": run.path,
+        "status": status_of(summary),
+        "experiment": run.experiment().model_dump(mode="json", exclude_none=True),
+        "method": run.method(),
+        "records": [record.to_json() for record in records],
+        "summary": summary,
+        **asked,
+    }
 
 
 def show_run(run: RunFolder, console: Console, target: float | None = None) -> None:

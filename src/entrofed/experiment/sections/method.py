@@ -11,7 +11,7 @@ from entrofed.core.job import Admission, NonFinite
 from entrofed.core.parts import Method
 from entrofed.core.schedule import Schedule
 from entrofed.core.types import Training
-from entrofed.errors import unknown
+from entrofed.errors import IdleKeyError, unknown
 from entrofed.experiment.sections.section import Section, was_run
 from entrofed.methods import method_of
 from entrofed.registry import PART_KINDS, with_parts
@@ -76,7 +76,8 @@ class MethodSection(Section):
             if name not in AUGMENTS:
                 raise ValueError(str(unknown("method.augment", name, AUGMENTS)))
         if self.optimizer != "sgd" and self.momentum:
-            raise ValueError(f"method.momentum belongs to optimizer 'sgd'; leave it out with {self.optimizer!r}")
+            words = f"method.momentum belongs to optimizer 'sgd'; leave it out with {self.optimizer!r}"
+            raise IdleKeyError("method.momentum", "method.optimizer", words)
         if self.nesterov and not self.momentum:
             raise ValueError(
                 "method.nesterov is a form of momentum; give method.momentum, for example 0.9, or leave it out"

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo
 
-from entrofed.errors import unknown
+from entrofed.errors import IdleKeyError, unknown
 
 
 def was_run(info: ValidationInfo) -> bool:
@@ -23,7 +23,7 @@ class Section(BaseModel):
 def fit_options(
     section: Section, choice: str, functions: Mapping[str, Callable[..., Any]], keys: Iterable[str]
 ) -> None:
-    """Raise a ValueError unless a function is named and its options are given, all without a default included.
+    """Raise an error unless a function is named and its options are given, all without a default included.
 
     ``choice`` is the key that names the function, such as ``topology.kind``; ``keys`` are the options of all functions.
     """
@@ -35,6 +35,7 @@ def fit_options(
     for option in keys:
         given = getattr(section, option) is not None
         if given and option not in options:
-            raise ValueError(f"{name}.{option} does not apply to {key} {chosen!r}; leave it out")
+            words = f"{name}.{option} does not apply to {key} {chosen!r}; leave it out"
+            raise IdleKeyError(f"{name}.{option}", choice, words)
         if not given and option in options and options[option].default is Parameter.empty:
             raise ValueError(f"{key} {chosen!r} needs {name}.{option}")
