@@ -48,15 +48,14 @@ class Hostile(grpc.GenericRpcHandler):
             ask, _ = unframe(raw, Ask)
             self.asked.append(ask.round)
             if ask.round >= self.setup.experiment.rounds:  # they are through: so is this one, or they wait for it
-                self.farewell()
+                self.ask(self.setup.experiment.rounds)
             return self._behaviour(self, ask)
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
-    def farewell(self):
-        """Say that this peer needs nothing more."""
-        rounds = self.setup.experiment.rounds
-        ask = frame(Ask(run=self.folder.section.run, round=rounds, oldest=rounds, wait=0.0))
+    def ask(self, number):
+        """Ask the neighbours for the model of a round: after the last, that this peer needs nothing more."""
+        ask = frame(Ask(run=self.folder.section.run, round=number, oldest=number, wait=0.0))
         for known in self.folder.neighbours:
             with self.channel(known.address, known.certificate) as channel:
                 channel.unary_unary(MODEL).future(ask, timeout=2).exception()
@@ -64,7 +63,7 @@ class Hostile(grpc.GenericRpcHandler):
     def model(self, ask, values=None, counters=None, **changes):
         """A model that could be used, but for the changes."""
         layout = self.setup.layout
-        header = {"run": ask.run, "kind": "model", "round": ask.round, "examples": 10, "steps": 5, **changes}
+        header = {"run": ask.run, "kind": "model", "round": ask.round, "examples": 10, "steps": 2, **changes}
         arrays = {
             VALUES: np.zeros(layout.floats, np.float32) if values is None else values,
             COUNTERS: np.zeros(layout.counters, np.int64) if counters is None else counters,

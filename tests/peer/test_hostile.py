@@ -43,6 +43,8 @@ BEHAVIOURS = {
     "end": (lambda peer, ask: peer.model(ask, round=10**6), "and there are 4"),
     "garbage": (lambda peer, ask: b"\x80\x04K*.", "not a message"),
     "header": (lambda peer, ask: peer.model(ask, steps="many"), "steps"),
+    "far": (lambda peer, ask: peer.model(ask, np.full(peer.setup.layout.floats, 1e6, np.float32)), "far; beside"),
+    "steps": (lambda peer, ask: peer.model(ask, steps=50), "at most 2 were ordered"),
     "examples": (lambda peer, ask: peer.model(ask, examples=10**12), "absurd number of examples"),
     "more": (
         lambda peer, ask: frame(Ask(run=ask.run, round=0, oldest=0, wait=0.0), {"a": np.zeros(3)}),
@@ -63,6 +65,21 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(tmp_path, name):
     for path in paths[:2]:
         reasons = [refusal.reason for record in RunFolder(path / "run").records() for refusal in record.refused]
         assert sum(words in reason for reason in reasons) == (3 if name == "yesterday" else 4), reasons
+
+
+def test_one_of_two_neighbours_cannot_make_a_peer_skip_rounds(tmp_path):
+    """It says that it is in the last round, and asks for it."""
+    chosen = experiment(4, 3, {"name": "fedavg"}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen)
+
+    def hurries(peer, ask):
+        peer.ask(10**6)
+        return peer.model(ask, kind="none", round=3)
+
+    with Hostile(paths[2], hurries):
+        together(paths[:2])
+    assert not any(record.skipped for path in paths[:2] for record in RunFolder(path / "run").records())
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
 
 
 @pytest.mark.parametrize(

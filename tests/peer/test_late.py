@@ -1,9 +1,14 @@
 """Models that come late: used in the next round if that is allowed, once, and never waited for without end."""
 
+import random
+import threading
+
+import pytest
 from tests.peer.hostile import Hostile
 from tests.peer.trial import experiment, together, trial
 
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.peer.link import Link, UnreachableError
 
 
 def a_round_late(peer, ask):
@@ -59,3 +64,22 @@ def test_who_is_ahead_is_pooled_and_followed(tmp_path):
     assert [record.round for record in records] == [0, 1, 2, 3, 4]
     assert [record.skipped for record in records] == [False, True, True, False, False]
     assert [record.cohort for record in records] == [[0, 1], [], [], [0, 1], [0, 1]]
+
+
+@pytest.mark.slow
+def test_lost_messages_are_asked_for_again_and_peers_stay_in_step(tmp_path, monkeypatch):
+    """30 % of all calls vanish without a word; far fewer models do, and nobody skips a round to catch up."""
+    rng, call = random.Random(0), Link.call
+
+    def lossy(link, method, payload, seconds, stop=None):
+        if rng.random() < 0.3:
+            (stop or threading.Event()).wait(seconds)
+            raise UnreachableError("lost on the way")
+        return call(link, method, payload, seconds, stop)
+
+    monkeypatch.setattr(Link, "call", lossy)
+    paths = trial(tmp_path / "trial", experiment(6, 4, {"name": "fedavg"}), deadline=6.0)
+    together(paths)
+    records = [record for path in paths for record in RunFolder(path / "run").records()]
+    assert not any(record.skipped for record in records)
+    assert sum(len(record.cohort) - 1 for record in records) > 0.7 * 2 * 4 * 6

@@ -1,8 +1,11 @@
 """A round's models from the neighbours: ask all of them at once, wait for those who are there until the deadline.
 
+Questions are short, so that one that is lost, or whose answer is, is soon asked again. Peers keep in step by what their
+neighbours ask them: once most of them have gone on to a later round, what is left of the deadline is cut to half of it.
+
 A neighbour that missed its deadline is waited for again only if it can be reached; one that can, and misses three in a
-row, ever more rarely: after 8, 16, 32 rounds. So one that is gone costs a deadline once, and one that never answers a
-few.
+row without getting closer, ever more rarely: after 8, 16, 32 rounds. So one that is gone costs a deadline once, and one
+that never answers a few.
 """
 
 import logging
@@ -10,12 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from math import inf
 from threading import Event
 
 from entrofed.core.types import Update
 from entrofed.errors import DataError
 from entrofed.peer.link import Link, RefusedError, UnreachableError
-from entrofed.peer.service import HELLO, MAX_WAIT, MODEL, Service
+from entrofed.peer.service import HELLO, MODEL, Service
 from entrofed.peer.told import Told
 from entrofed.peer.wire import Answer, Arrays, Ask, Hello, frame, read_update, unframe
 
@@ -23,8 +27,11 @@ log = logging.getLogger("entrofed")
 
 PAUSE = 0.1
 """Seconds between two questions to the same neighbour, at least."""
+BEATS, SHORTEST, LONGEST = 12, 0.25, 2.0
+"""An answer may wait for a model for this part of the deadline, in these bounds of seconds, and take as long again;
+twice as long after each that did not come."""
 MARGIN = 5.0
-"""Seconds that an answer may take beyond what it is allowed to wait."""
+"""Seconds that questions have to end once nobody waits for them."""
 PROBE = 3.0
 """Seconds for a first look at who is there."""
 TRIES = 3
@@ -55,6 +62,8 @@ class Presence:
     failed_at: float = 0.0
     words: str = ""
     """Why it cannot be reached."""
+    behind: float = inf
+    """How many rounds it was behind when it missed a deadline last."""
     last: int = -1
     """The round of the last model that was got from it."""
 
@@ -92,11 +101,13 @@ class Exchange:
             heard |= self._gather(late, number, oldest, end, bare=False, waits=False)
         for other, presence in self.presence.items():
             if other in heard:
-                presence.misses = 0
+                presence.misses, presence.behind = 0, inf
                 presence.last = max(presence.last, heard[other].round if heard[other].update is not None else -1)
             elif self._waited_for(other, number):
+                behind = number - self._service.asked.get(other, -1)
+                closer, presence.behind = behind < presence.behind, behind
                 presence.misses += 1
-                patient = presence.misses < TRIES and self._reachable(other)
+                patient = (closer or presence.misses < TRIES) and self._reachable(other)
                 presence.again = number + (1 if patient else 2 ** min(presence.misses, RAREST))
                 name, why = self._links[other].neighbour.name, presence.words or "no model"
                 log.warning("round %d: %s did not answer in time: %s", number + 1, name, why)
@@ -105,7 +116,7 @@ class Exchange:
     def _gather(
         self, numbers: Iterable[int], number: int, oldest: int, end: float, *, bare: bool, waits: bool
     ) -> dict[int, Heard]:
-        stop = Event()
+        stop, half = Event(), (end - time.monotonic()) / 2
         asked: dict[int, Future[Heard | None]] = {
             n: self._pool.submit(self._ask, self._links[n], number, oldest, end, stop, bare, waits) for n in numbers
         }
@@ -116,6 +127,8 @@ class Exchange:
                 pending = [f for n, f in asked.items() if not f.done() and not self._is_through(n)]
             if not pending:
                 break
+            if waits and half and self.mostly(n for n in self._links if self._service.asked.get(n, -1) > number):
+                end, half = min(end, time.monotonic() + half), 0.0
             wait(pending, timeout=min(left, PAUSE), return_when=FIRST_COMPLETED)
         stop.set()
         for n in asked:
@@ -127,6 +140,11 @@ class Exchange:
         presence = self.presence[n]
         return presence.misses == 0 or (number >= presence.again and self._reachable(n))
 
+    def mostly(self, numbers: Iterable[int]) -> bool:
+        """Whether these are more than half of the neighbours that are there; so one of two cannot decide."""
+        there = {n for n in self._links if self._reachable(n)}
+        return 2 * len(there & set(numbers)) > len(there)
+
     def _reachable(self, n: int) -> bool:
         presence = self.presence[n]
         return presence.reached or self._service.contact.get(n, 0.0) > presence.failed_at
@@ -135,24 +153,28 @@ class Exchange:
         self, link: Link, number: int, oldest: int, end: float, stop: Event, bare: bool, waits: bool
     ) -> Heard | None:
         """Ask until there is an answer, or no time."""
-        n = link.neighbour.number
+        n, lost = link.neighbour.number, 0
+        beat = min(max((end - time.monotonic()) / BEATS, SHORTEST), LONGEST)
         while not stop.is_set() and (left := end - time.monotonic()) > 0:
             began = time.monotonic()
-            patience = min(left, MAX_WAIT) if waits else 0.0
+            patience = min(left, beat) if waits else 0.0
+            allowed = min(left, beat * 2**lost) if waits else left
             try:
-                self._introduce(link, min(left, MARGIN), stop)
+                self._introduce(link, allowed, stop)
                 ask = Ask(run=self._run, round=number, oldest=oldest, wait=patience, bare=bare)
-                raw = link.call(MODEL, frame(ask), patience + min(left, MARGIN), stop)
+                raw = link.call(MODEL, frame(ask), patience + allowed, stop)
                 self._reached(n)
                 header, arrays = unframe(raw, Answer)
                 heard = None if header.kind == "later" else self._read(header, arrays, n, number, oldest)
                 if heard is not None or not waits:
                     return heard
             except UnreachableError as error:
-                if not stop.is_set():
-                    self._missed(n, str(error))
+                timely = time.monotonic() - began < allowed
+                if not stop.is_set() and (timely or lost):  # one message may be lost
+                    self._missed(n, str(error), began)
                 if not waits:
                     return None
+                lost += not timely
             except (RefusedError, DataError) as error:
                 self._reached(n)
                 return Heard(number, refused=str(error)[:300])
@@ -189,6 +211,7 @@ class Exchange:
         def meet(link: Link) -> int | None:
             try:
                 hello, facts = unframe(link.call(HELLO, self._hello(), PROBE), Hello)
+                self._reached(link.neighbour.number)
                 self._told.introduced(link.neighbour.number, hello, facts)
                 return hello.at
             except (UnreachableError, RefusedError, DataError) as error:
@@ -225,6 +248,6 @@ class Exchange:
     def _reached(self, n: int) -> None:
         self.presence[n].reached, self.presence[n].words = True, ""
 
-    def _missed(self, n: int, words: str) -> None:
+    def _missed(self, n: int, words: str, began: float) -> None:
         presence = self.presence[n]
-        presence.reached, presence.words, presence.failed_at = False, words[:300], time.monotonic()
+        presence.reached, presence.words, presence.failed_at = False, words[:300], began

@@ -46,11 +46,12 @@ from entrofed.peer import keys, sketch
 from entrofed.peer.agreement import agreed_on
 from entrofed.peer.config import RUN, PeerFolder
 from entrofed.peer.exchange import Exchange
+from entrofed.peer.faults import EdgeFaults
 from entrofed.peer.limits import Meter
 from entrofed.peer.link import Link
 from entrofed.peer.outbox import Outbox
 from entrofed.peer.own import share_of, whole_of
-from entrofed.peer.round import EdgeFaults, Patience, PeerRounds
+from entrofed.peer.round import Patience, PeerRounds
 from entrofed.peer.service import Local, Service
 from entrofed.peer.told import Told
 from entrofed.peer.whole import PEER, SKETCHES

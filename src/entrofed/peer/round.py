@@ -5,20 +5,20 @@ run without faults, or with faults on purpose, every peer's model has the bits t
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.admission import bound
 from entrofed.core.gossip import peer_record, usable
 from entrofed.core.job import Job
 from entrofed.core.params import Params
 from entrofed.core.records import ClientRecord, PeerRecord, Refusal, RoundRecord, Stopwatch
 from entrofed.core.round import Evaluation, PeersEvaluated, Pooled
 from entrofed.core.tasks import Backend, PoolTask, TrainTasks
-from entrofed.core.types import LABEL_COUNTS, State, Update
+from entrofed.core.types import LABEL_COUNTS, PartState, State, Update
 from entrofed.core.validation import admit, check_first
 from entrofed.info.entropy import effective_cohort, entropy_of_counts
 from entrofed.peer.exchange import Exchange, Heard
@@ -59,7 +59,6 @@ class PeerRounds:
         """The round that the neighbours are in, if they are ahead."""
         self._adopted: Params | None = None
         """The model that a newcomer got from one of them."""
-        self._shape: Mapping[str, tuple[object, ...]] | None = None
 
     def is_behind(self, state: State) -> bool:
         """Whether the neighbours have played this round without this peer."""
@@ -69,7 +68,7 @@ class PeerRounds:
         """One round; returns the state after it and its record."""
         job, number = self._told.job(), state.round
         if number == 0 and self._outbox.of(0) is None:
-            self._join(job)
+            self._join(job, state)
         if self.is_behind(state):
             return self._missed(state)
         watch = Stopwatch()
@@ -82,14 +81,12 @@ class PeerRounds:
         heard = self._exchange.collect(number, staleness=self._patience.staleness, seconds=seconds, bare=not awake)
         watch.lap("wait")
         job = self._told.job()  # with the facts of those who have come
-        got, reasons = self._admitted(job, heard) if awake else ({}, {})
+        got, reasons, admission = self._admitted(job, state, update, heard) if awake else ({}, {}, state.admission)
         refused |= reasons
-        if update is not None:
-            got[self._node] = update
         pooled = self._pool(job, state, got) if awake else None
         watch.lap("aggregate")
 
-        after = self._after(state, update, pooled, awake=awake)
+        after = self._after(state, got.get(self._node), pooled, admission, awake=awake)
         evaluated = PeersEvaluated()
         if job.rules.evaluated(after.round):
             evaluated = self._evaluation.of_peers(
@@ -124,22 +121,35 @@ class PeerRounds:
             log.warning("round %d: this peer's own model is refused: %s", state.round + 1, reason)
         return (updates[0] if updates else None), dict(refused)
 
-    def _admitted(self, job: Job, heard: Mapping[int, Heard]) -> tuple[dict[int, Update], dict[int, str]]:
-        """The neighbours' updates that can be used, and why others cannot."""
+    def _admitted(
+        self, job: Job, state: State, update: Update | None, heard: Mapping[int, Heard]
+    ) -> tuple[dict[int, Update], dict[int, str], PartState]:
+        """The updates that can be used, this peer's own among them; why others cannot; how large they were."""
         refused = {n: found.refused for n, found in heard.items() if found.refused is not None}
         sent = {n: found.update for n, found in heard.items() if found.update is not None}
         strict = replace(job, rules=replace(job.rules, nonfinite="drop"))  # whatever holds for one's own models
         updates, reasons = admit(strict, list(sent), list(sent.values()))
         refused |= reasons
-        usable_ones = {}
-        for update in updates:
-            if self._shape is not None and _shape(update) != self._shape:
-                refused[update.client] = f"it says {sorted(update.facts)[:5]} besides the model, or in another shape"
-            else:
-                usable_ones[update.client] = replace(update, client_state={})
+        broadcast = job.method.server.broadcast(state.server)
+        orders = {}
+        for one in updates:
+            tasks = TrainTasks(job, replace(state, round=heard[one.client].round))
+            orders[one.client] = tasks.task(one.client, broadcast, params=self._start(state.params, one.params))
+        strangers = set(orders)
+        if update is not None:
+            updates = [update, *updates]
+            orders[self._node] = TrainTasks(job, state).task(self._node, broadcast)
+        found, reasons, admission = bound(strict, orders, updates, state.admission, elsewhere=strangers)
+        refused |= reasons
         for n, reason in refused.items():
-            log.warning("the model of number %d is refused: %s", n, reason)
-        return usable_ones, refused
+            log.warning("round %d: the model of number %d is refused: %s", state.round + 1, n, reason)
+        kept = {u.client: u if u.client == self._node else replace(u, client_state={}) for u in found}
+        return kept, refused, admission
+
+    @staticmethod
+    def _start(mine: Params, theirs: Params) -> Params:
+        """What stands for the model that a neighbour started from: one's own; it may have counted fewer batches."""
+        return Params(mine.values, np.clip(theirs.counters, 0, mine.counters))
 
     def _pool(self, job: Job, state: State, got: Mapping[int, Update]) -> Pooled | None:
         """The next model; None if there are too few updates, or no model comes of them."""
@@ -158,9 +168,9 @@ class PeerRounds:
     def _view(self, job: Job) -> Job:
         return job.at(self._node, self._hood)
 
-    def _after(self, state: State, update: Update | None, pooled: Pooled | None, *, awake: bool) -> State:
-        if update is not None:
-            self._shape = _shape(update)
+    def _after(
+        self, state: State, update: Update | None, pooled: Pooled | None, admission: PartState, *, awake: bool
+    ) -> State:
         kept = {self._node: update.client_state} if pooled and update is not None and update.client_state else {}
         return State(
             round=state.round + 1,
@@ -169,27 +179,29 @@ class PeerRounds:
             server=state.server if pooled is None else pooled.server,
             client_states=state.client_states | kept,
             skipped=state.skipped + 1 if awake and pooled is None else 0,
+            admission=admission if pooled else state.admission,
         )
 
-    def _join(self, job: Job) -> None:
-        """A newcomer goes on where its neighbours are, with the model of one of them."""
+    def _join(self, job: Job, state: State) -> None:
+        """A newcomer goes on where most of its neighbours are, with the model of one of them."""
         rounds = self._exchange.look()
-        ahead = sorted(n for n, at in rounds.items() if at >= KEEP)  # they no longer have the models of the first
-        if 2 * len(ahead) < max(len(rounds), 1):
+        ahead = [n for n, at in rounds.items() if at >= KEEP]  # they no longer have the models of the first
+        if not self._exchange.mostly(ahead):
             return
-        for n in ahead:
+        middle = _lower_median(rounds[n] for n in ahead)
+        for n in sorted(ahead, key=lambda n: abs(rounds[n] - middle)):
             found = self._exchange.newest(n)
-            got, _ = self._admitted(job, {} if found is None else {n: found})
+            got, _, _ = self._admitted(job, state, None, {} if found is None else {n: found})
             if n in got and found is not None:
                 self._target, self._adopted = found.round, got[n].params
                 log.info("joined in round %d with the model of number %d", found.round + 1, n)
                 return
 
     def _catch_up(self, number: int, heard: Mapping[int, Heard]) -> None:
-        """Go on where at least half of the neighbours that were heard are, if that is further."""
-        ahead = sorted(found.round for found in heard.values() if found.round > number and found.refused is None)
-        if ahead and 2 * len(ahead) >= len(heard) and ahead[0] > number + 1:
-            self._target = ahead[0]
+        """Go on where most of the neighbours that are there are, if they are further by more than a round."""
+        ahead = {n: found.round for n, found in heard.items() if found.round > number + 1 and found.refused is None}
+        if self._exchange.mostly(ahead):
+            self._target = _lower_median(ahead.values())
             log.warning("this peer is behind: it goes on in round %d", self._target + 1)
 
     def _missed(self, state: State) -> tuple[State, RoundRecord]:
@@ -234,9 +246,10 @@ class PeerRounds:
         )
 
 
-def _shape(update: Update) -> dict[str, tuple[object, ...]]:
-    """What goes along with a model, without its values."""
-    return {name: (array.dtype.str, array.shape) for name, array in update.facts.items()}
+def _lower_median(rounds: Iterable[int]) -> int:
+    """The one in the middle, or the lower of two: that of a single hostile one only if there is no other."""
+    ordered = sorted(rounds)
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def _pooled_entropy(job: Job, numbers: Sequence[int]) -> float | None:
@@ -246,22 +259,3 @@ def _pooled_entropy(job: Job, numbers: Sequence[int]) -> float | None:
         return None
     pooled: NDArray[np.float64] = np.asarray(counts)[list(numbers)].sum(axis=0)
     return float(entropy_of_counts(pooled, base="bits"))
-
-
-class EdgeFaults:
-    """Which messages are lost on purpose: those that the simulation of the same experiment loses."""
-
-    def __init__(self, job: Job, node: int) -> None:
-        self._node, network, seed = node, job.network, job.seed
-        faulty = network is not None and (network.up < 1 or network.loss > 0 or network.split is not None)
-
-        @lru_cache(maxsize=4)
-        def senders(number: int) -> list[NDArray[np.int64]]:
-            return network.senders(seed, number) if network is not None and faulty else []
-
-        self._senders = senders
-
-    def lost(self, number: int, receiver: int) -> bool:
-        """Whether what this node sends in a round does not reach the receiver."""
-        hoods = self._senders(number)
-        return receiver < len(hoods) and self._node not in hoods[receiver]
