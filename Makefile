@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: quickstart test test-fast lint bench soak clean
+.PHONY: quickstart test test-fast lint docs bench soak clean
 
 quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
 	$(BIN)/entrofed quickstart
@@ -18,6 +18,9 @@ lint: $(VENV)/ready  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/ready  ## the documentation site, in site/; nothing in it needs a network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/ready  ## our engine and our selection against what everyone writes
 	$(BIN)/python benchmarks/local_training.py --compile
@@ -38,4 +41,4 @@ $(VENV)/ready: requirements.txt pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -41,11 +41,24 @@ def test_own_table() -> None:
 
 
 @pytest.mark.slow
-def test_notebook() -> None:
+def test_tutorial(tmp_path: Path) -> None:
+    """Every cell runs, with fewer rounds and seeds, and shows what it should."""
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(EXAMPLES / "own_method.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
+    notebook = nbformat.read(EXAMPLES / "tutorial.ipynb", as_version=4)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert "ROUNDS, SEEDS = 15, 3" in first.source
+    first.source = first.source.replace("ROUNDS, SEEDS = 15, 3", "ROUNDS, SEEDS = 2, 2")
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
     assert sum("text/html" in output["data"] for output in shown) >= 4
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_skewed_images(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without Fashion-MNIST it says so, and goes on with the digits."""
+    found = example("skewed_images").main(rounds=1, seeds=1, directory=tmp_path, progress=False)
+    assert {row["experiment"] for row in found.rows} == {"fedavg", "fedavg_uniform", "fedentopt"}
+    assert "fashion-mnist is not in" in capsys.readouterr().out
