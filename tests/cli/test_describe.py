@@ -1,7 +1,6 @@
 """``entrofed data describe``, and own data on the command line, called as a user calls them."""
 
 import json
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -129,16 +128,6 @@ def test_describing_a_table_does_not_wait_for_torch(go: Go) -> None:
     code = "import sys, entrofed.data.describe; print({'sklearn', 'torch', 'PIL', 'altair'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
-
-
-def test_the_page_about_data(go: Go) -> None:
-    page = (Path(__file__).parents[2] / "docs/data.md").read_text(encoding="utf-8")
-    commands = [line for line in page.splitlines() if line.startswith("entrofed data describe")]
-    for line in commands:
-        assert go(*shlex.split(line, comments=True)[1:]).code == 0, line
-    section = page[page.index("```toml") + len("```toml") :].split("```")[0]
-    Path("page.toml").write_text('model = "iris_mlp"' + section)
-    assert (len(commands), go("validate", "page.toml").code) == (3, 0)
 
 
 def test_a_run_of_own_data_and_what_is_said_of_it(go: Go) -> None:

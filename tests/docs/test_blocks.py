@@ -22,7 +22,21 @@ from entrofed.cli import console as terminal
 from entrofed.cli.main import app
 from entrofed.experiment.config import Experiment, parse
 
-PLAYED = ("run", "resume", "validate", "advise", "ls", "show", "compare", "report", "export", "parts", "papers", "data")
+PLAYED = (
+    "run",
+    "resume",
+    "validate",
+    "advise",
+    "ls",
+    "show",
+    "compare",
+    "report",
+    "export",
+    "parts",
+    "papers",
+    "data",
+    "explain",
+)
 ONLY_READ = (
     "--live",
     "--backend flower",
@@ -60,6 +74,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder with the examples; runs from Python are short, in this process, and silent."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("*.ipynb"))
     shutil.copy(ROOT / "examples/hospitals.csv", tmp_path / "visits.csv")
+    (tmp_path / "runs").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(terminal, "console", Console(width=80))
@@ -116,6 +131,7 @@ def read_toml(block: Block, where: str) -> None:
 
 
 def run_command(line: str, where: str, capsys: pytest.CaptureFixture[str], *, played: bool) -> None:
+    line = line.partition(" | ")[0]
     words = shlex.split(line, comments=True)
     if not words or words[0] in ELSEWHERE:
         return

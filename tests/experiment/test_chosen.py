@@ -1,9 +1,6 @@
 """Metrics of the user's own: from a file, from Python, and what happens if they fail."""
 
-import re
-import tomllib
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from entrofed.experiment.chosen import named
 from entrofed.experiment.config import parse, read
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
-from entrofed.experiment.toml import dumps
 
 OWN = """
 def cost(logits, labels):
@@ -125,22 +121,3 @@ def test_one_that_fails_ends_the_run_and_loses_nothing(tmp_path, metric, words):
     mended = {names[0]: lambda logits, labels: 0.5}
     run(experiment, folder, backend=InlineBackend(), setup=prepare(experiment, metrics=mended), resume=True)
     assert [record.test and record.test.extra for record in folder.records()] == [None, {"lambda": 0.5}] * 2
-
-
-def test_the_page_about_metrics(tmp_path):
-    """What docs/metrics.md shows works: its tables, and its metric."""
-    page = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
-    table = {}
-    for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL):
-        table |= tomllib.loads(block)
-    assert set(table) == {"metrics", "stop", "track"}
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    (tmp_path / "my_metrics.py").write_text(code)
-    data = {"data": {"name": "heart", "clients": 3, "holdout": 0.2}, "model": "mlp"}
-    (tmp_path / "t.toml").write_text(dumps({**table, **data}))
-    experiment = read(tmp_path / "t.toml")
-    assert experiment.stop.target == 0.9
-    there = {}
-    exec(code, there)  # noqa: S102 (the lines of our own docs)
-    logits = np.array([[0, 1], [1, 0], [1, 0], [0, 1]], np.float32)
-    assert there["cost"](logits, np.array([1, 1, 0, 0])) == (10 + 1) / 4

@@ -1,7 +1,6 @@
 """Advice from Python and on the command line: text, JSON, picture, errors."""
 
 import json
-import re
 from inspect import signature
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from entrofed.charts.advice import advice_chart
 from entrofed.cli.advise import advise as command
 from entrofed.cli.main import main
-from entrofed.data.count_table import read_counts
 from entrofed.data.federation import Federation
 from entrofed.errors import ConfigError, DataError
 from entrofed.studies import Advice, advise
@@ -157,16 +155,6 @@ def test_an_experiment_file(go, tmp_path):
     assert code == 0
     assert "cohorts of 6" in out
     assert "All clients take part in every round" in out
-
-
-def test_the_page_about_it(tmp_path, capsys):
-    """What docs/advise.md shows works: its Python, and its table."""
-    page = (Path(__file__).parents[2] / "docs" / "advise.md").read_text(encoding="utf-8")
-    python, table = (re.search(f"```{kind}\n(.*?)```", page, re.S)[1] for kind in ("python", "csv"))
-    exec(python, {})  # noqa: S102 (our own page)
-    assert "What we would do" in capsys.readouterr().out
-    (tmp_path / "counts.csv").write_text(table)
-    assert read_counts(tmp_path / "counts.csv").names == ("Cleveland", "Long Beach")
 
 
 @pytest.mark.parametrize(
