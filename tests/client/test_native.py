@@ -127,7 +127,7 @@ def test_augmentation_in_one_pass_is_that_of_tensor_operations(names):
     expected, drawn, same = x[chosen], stream(2, "changes"), stream(2, "changes")
     for name in names:
         expected = AUGMENTS[name](expected, drawn)
-    found = fused(names, inputs)(x, chosen, same)
+    found = fused(names, inputs.shape, *inputs.moments)(x, chosen, same)
     torch.testing.assert_close(found, inputs.standardize(expected), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(found, inputs.standardize(x[chosen]))
     assert drawn.random() == same.random()
@@ -135,10 +135,11 @@ def test_augmentation_in_one_pass_is_that_of_tensor_operations(names):
 
 @pytest.mark.parametrize("names", [("crop",), ("gray", "jitter"), ("flip", "flip")], ids="-".join)
 def test_other_augmentations_are_left_to_torch(names):
-    assert fused(names, inputs_of(colours())) is None
+    colour = inputs_of(colours())
+    assert fused(names, colour.shape, *colour.moments) is None
     gray = Inputs("image", np.ones(1, np.float32), np.ones(1, np.float32), (8, 8))
-    assert fused(("flip",), gray) is None
-    assert fused(("flip",), Inputs()) is None
+    assert fused(("flip",), gray.shape, *gray.moments) is None
+    assert fused(("flip",), (), None, None) is None
 
 
 def images(clients=4, each=24):

@@ -124,6 +124,8 @@ def test_the_page(tmp_path):
     page = (tmp_path / "page.md").read_text()
     assert "the test set is not looked at" in page
     assert "| `mine` | joined | 3.00 | b |" in page
+    assert "](page/ranks.svg)" in page
+    assert "mean rank" in (tmp_path / "page" / "ranks.svg").read_text()
     assert "| `fedavg` | 37.50 ± 7.50 |" in page
     assert "lr 0.05 | 70.00 |" in page
     assert "(2 of 3 seeds)" in page

@@ -117,7 +117,7 @@ class LocalModel(ModelRuntime):
         if self._compiled == "native":
             from entrofed.client.native_augment import fused
 
-            if (one_pass := fused(names, self.inputs)) is not None:
+            if (one_pass := fused(names, self.inputs.shape, *self.inputs.moments)) is not None:
                 return one_pass
 
         def changed(x: torch.Tensor, chosen: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:

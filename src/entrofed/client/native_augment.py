@@ -12,21 +12,25 @@ import torch
 from numpy.typing import NDArray
 
 from entrofed.client.augment import Augmented, draw_flip, draw_gray, draw_jitter
-from entrofed.client.model import Inputs
 from entrofed.client.native import library
+from entrofed.core.params import Floats
 
 SOURCE = Path(__file__).with_name("native_augment.cpp")
 
 
-def fused(names: tuple[str, ...], inputs: Inputs) -> Augmented | None:
-    """These changes in one pass; None where that is not possible (a crop, gray before jitter, other images)."""
-    shift, scale = inputs.moments
+def fused(
+    names: tuple[str, ...], shape: tuple[int, ...], shift: Floats | None, scale: Floats | None
+) -> Augmented | None:
+    """These changes of images [channels, height, width] in one pass, and ``(x - shift) / scale``.
+
+    None where that is not possible: a crop, gray before jitter, images that are not coloured.
+    """
     gray_first = "gray" in names and "jitter" in names[names.index("gray") :]
     if len(set(names)) < len(names) or not set(names) <= {"jitter", "flip", "gray"} or gray_first:
         return None
-    if shift is None or scale is None or inputs.shape[:1] != (3,):
+    if shift is None or scale is None or shape[:1] != (3,):
         return None
-    _, height, width = inputs.shape
+    _, height, width = shape
     code = library(SOURCE, H=height, W=width)
     moments = [np.ascontiguousarray(values, np.float32) for values in (shift, scale)]
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from entrofed.charts.ranks import ranks_chart
+from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.leaderboard.board import Board, BoardFederation
 from entrofed.leaderboard.standing import Place, Standing, Target
@@ -18,10 +20,18 @@ NOT_REACHED = "–"
 
 def write_page(board: Board, found: Standing, chosen: Mapping[str, Mapping[str, Chosen]], output: Path) -> None:
     """Write the page; ``chosen`` are the settings by federation and method."""
-    lines = [*_head(board, found), *_overview(board, found), *_gains(board, found)]
+    picture = output.with_suffix("") / "ranks.svg"
+    lines = [
+        *_head(board, found),
+        *_overview(board, found, f"{picture.parent.name}/{picture.name}"),
+        *_gains(board, found),
+    ]
     for name, places in found.places.items():
         lines += _federation(board, board.federations[name], places, chosen.get(name, {}))
-    output.parent.mkdir(parents=True, exist_ok=True)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    if found.ranks:
+        mean_ranks = {rank.method: rank.mean_rank for rank in found.ranks}
+        save_chart(ranks_chart(mean_ranks, found.ranks[0].critical_difference or 0.0), picture)
     write_whole(output, "\n".join(lines) + "\n")
 
 
@@ -56,7 +66,7 @@ def _head(board: Board, found: Standing) -> Iterator[str]:
         yield from ["", f"Not played yet: {', '.join(missing)}."]
 
 
-def _overview(board: Board, found: Standing) -> Iterator[str]:
+def _overview(board: Board, found: Standing, picture: str) -> Iterator[str]:
     places = {name: {place.method: place for place in rows} for name, rows in found.places.items()}
     order = {rank.method: rank.mean_rank for rank in found.ranks}
     methods = list(dict.fromkeys(place.method for rows in found.places.values() for place in rows))
@@ -77,6 +87,7 @@ def _overview(board: Board, found: Standing) -> Iterator[str]:
     if found.ranks:
         words = rank_rows(found.ranks)[1].replace("cells", "federations").replace("columns", "methods")
         yield from ["", f"{words[0].upper()}{words[1:]}. Accuracies in per cent, mean ± standard deviation over seeds."]
+        yield from ["", f"![Mean ranks with the critical difference: methods whose bars do not meet differ]({picture})"]
     yield from ["", *(f"- {name}: {board.federations[name].says}." for name in places)]
 
 
