@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from entrofed.core import faults
 from entrofed.core.faults import Faults
+from entrofed.core.seeds import stream
 
 cohorts = st.lists(st.integers(0, 99), min_size=1, max_size=30, unique=True)
 
@@ -69,3 +71,18 @@ def test_clients_join_and_leave_once():
         left += not course[-1]
     assert 0 < joined <= 8
     assert 0 < left <= 6
+
+
+def test_who_comes_and_goes_is_drawn_once(monkeypatch):
+    """Not for every round: a draw for each of many clients takes seconds."""
+    drawn = []
+    monkeypatch.setattr(faults, "stream", lambda *key: drawn.append(key) or stream(*key))
+    world = Faults(joining=0.5, leaving=0.25, stragglers=0.5)
+    before = world.present(987, 0, 10, 40)
+    world.epochs(987, 0, 3, 40, 5)
+    drawn.clear()
+    after = [world.present(987, number, 10, 40) for number in range(10)]
+    assert (after[0] == before).all()
+    assert len({tuple(there) for there in after}) > 1
+    world.epochs(987, 0, 3, 40, 5)
+    assert [key[1] for key in drawn] in ([], ["straggler epochs"])

@@ -22,7 +22,7 @@ from entrofed.core.tasks import TrainTask
 from entrofed.core.types import PartState, State
 from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.checkpoint import Checkpoints
-from entrofed.experiment.client_state import ClientStates, ClientStateStore
+from entrofed.experiment.client_state import ClientStates, ClientStateStore, StoredState
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -377,3 +377,26 @@ def test_the_limit_is_no_part_of_the_experiment(tmp_path: Path) -> None:
     assert experiment().engine.memory_mb == 1024
     with pytest.raises(ConfigError, match=r"engine\.memory_mb = -1"):
         experiment(engine={"memory_mb": -1})
+
+
+@pytest.mark.parametrize("limit", [10**6, 5 * SIZE])
+def test_a_new_state_costs_the_same_whatever_else_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    """Counted in states that are looked at, in memory and out of it."""
+    looked_at = 0
+
+    class Counted(StoredState):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal looked_at
+            looked_at += name == "raw"
+            return super().__getattribute__(name)
+
+    monkeypatch.setattr("entrofed.experiment.client_state.StoredState", Counted)
+    states = ClientStates(ClientStateStore(tmp_path, limit))
+    costs = []
+    for first in (0, 50):
+        looked_at = 0
+        states = states | {client: memory(client) for client in range(first, first + 50)}
+        costs.append(looked_at)
+    assert costs[1] <= costs[0] + 20

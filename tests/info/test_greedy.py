@@ -34,8 +34,8 @@ def first_two(rows, bits):
     return picks
 
 
-def check(counts, rows, pooled, gone=()):
-    candidates = Candidates(counts, rows)
+def check(counts, rows, pooled, gone=(), kind=Candidates):
+    candidates = kind(counts, rows)
     for row in gone:
         candidates.remove(row)
     found, bits = candidates.leaders(pooled, all_ties=True)

@@ -163,3 +163,24 @@ def test_a_sketch_picks_the_same_where_scores_are_far_apart() -> None:
     gradients = dict(enumerate(np.r_[rng.standard_normal((5, 5000)), pairs]))
     for size in (None, 512):
         assert sorted(select(MiniMaxSim(size), gradients, 5).clients) == [0, 1, 2, 3, 4]
+
+
+@BOTH
+def test_many_clients_are_scored_as_few_are(part: GradientTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round after round, with clients that come and go: the same choice whether scores are kept or computed anew."""
+    rng = np.random.default_rng(0)
+    plain = kept = filled(part, dict(enumerate(rng.standard_normal((30, 6)))))
+    start, table = Params(np.zeros(6, np.float32), NO_COUNTERS), ClientTable(np.ones(100, np.int64))
+    for _ in range(8):
+        among = np.sort(rng.choice(30, 24, replace=False))
+        first = part.select(plain, table, among, 5, rng)
+        with monkeypatch.context() as patch:
+            patch.setattr("entrofed.selectors.minimax_sim.MANY", 2)
+            second = part.select(kept, table, among, 5, rng)
+        assert (second.clients, second.reasons) == (first.clients, first.reasons)
+        values = rng.standard_normal((5, 6)).astype(np.float32)
+        updates = [
+            Update(client, Params(row, NO_COUNTERS), 10, 1, 0.5, 0.5)
+            for client, row in zip(first.clients, values, strict=True)
+        ]
+        plain, kept = part.observe(first.state, start, updates), part.observe(second.state, start, updates)

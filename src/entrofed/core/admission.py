@@ -225,12 +225,13 @@ def _believed(job: Job, updates: Sequence[Update], claims: NDArray[np.int64]) ->
     """
     if job.rules.released_sizes:
         return list(updates)
-    sizes = job.clients.sizes.astype(np.float64)
+    asked = np.array([update.client for update in updates], np.int64)
+    sizes = job.clients.sizes[asked].astype(np.float64)
     if job.clients.sized:
         most = np.where(sizes > 0, sizes, np.inf)
     else:
         known = np.log(claims[claims > 0])
-        most = np.where(claims > 0, GROWTH * claims, np.inf)
+        most = np.where(claims[asked] > 0, GROWTH * claims[asked], np.inf)
         if len(known) > 2:
             middle = float(np.median(known))
             spread = 1.4826 * float(np.median(np.abs(known - middle)))
@@ -238,8 +239,8 @@ def _believed(job: Job, updates: Sequence[Update], claims: NDArray[np.int64]) ->
         if LABEL_COUNTS in job.clients.facts:
             most = np.minimum(most, GROWTH * sizes + NOISE)
     found: list[Update] = []
-    for update in updates:
-        if update.num_examples > (limit := float(most[update.client])):
+    for update, limit in zip(updates, most.tolist(), strict=True):
+        if update.num_examples > limit:
             words = "client %d claims %d examples; it counts for %d"
             logger.warning(words, update.client, update.num_examples, int(limit))
             update = replace(update, num_examples=max(int(limit), 1))

@@ -4,6 +4,7 @@ All of it is drawn from named streams, so that every method meets the same fault
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -43,20 +44,20 @@ class Faults:
     claim: Literal["rarest", "uniform"] = "rarest"
     """What they claim: only the class that is ``rarest`` overall, or ``uniform``, as many of each."""
 
-    def adversarial(self, seed: int, clients: int) -> set[int]:
+    def adversarial(self, seed: int, clients: int) -> frozenset[int]:
         """Who claims labels that it does not have."""
-        return self._marked(seed, "liars", self.liars, clients)
+        return _marked(seed, "liars", self.liars, clients)
 
     def claimed(self, seed: int, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The label counts that clients say they have."""
-        claimed = counts.copy()
+        claimed, rarest = counts.copy(), counts.sum(axis=0).argmin()
         for client in self.adversarial(seed, len(counts)):
             size, classes = int(counts[client].sum()), counts.shape[1]
             if self.claim == "uniform":
                 claimed[client] = size // classes + (np.arange(classes) < size % classes)
             else:
                 claimed[client] = 0
-                claimed[client, counts.sum(axis=0).argmin()] = size
+                claimed[client, rarest] = size
         return claimed
 
     def dropped(self, seed: int, number: int, cohort: list[int]) -> set[int]:
@@ -69,7 +70,7 @@ class Faults:
 
     def epochs(self, seed: int, number: int, client: int, clients: int, epochs: int) -> int:
         """Epochs that a client manages in this round, of the ``epochs`` it should."""
-        if client not in self._marked(seed, "straggler", self.stragglers, clients):
+        if client not in _marked(seed, "straggler", self.stragglers, clients):
             return epochs
         key = (client, number) if self.straggler_redraw else (client,)
         return int(stream(seed, "straggler epochs", *key).integers(1, epochs + 1))
@@ -77,13 +78,25 @@ class Faults:
     def present(self, seed: int, number: int, rounds: int, clients: int) -> NDArray[np.bool_]:
         """Who is there in this round of a run of ``rounds`` rounds."""
         there = np.ones(clients, np.bool_)
-        for purpose, share in (("joining", self.joining), ("leaving", self.leaving)):
-            for client in self._marked(seed, purpose, share, clients):
-                moment = int(stream(seed, f"{purpose} round", client).integers(0, rounds))
-                there[client] &= number >= moment if purpose == "joining" else number < moment
+        if self.joining:
+            there &= number >= _moments(seed, "joining", self.joining, rounds, clients)
+        if self.leaving:
+            there &= number < _moments(seed, "leaving", self.leaving, rounds, clients)
         return there
 
-    def _marked(self, seed: int, purpose: str, share: float, clients: int) -> set[int]:
-        """The clients that a fault falls on: a fixed share, drawn once per run."""
-        count = int(np.floor(share * clients + 0.5))
-        return set(stream(seed, purpose).choice(clients, size=count, replace=False).tolist()) if count else set()
+
+@lru_cache(maxsize=16)
+def _marked(seed: int, purpose: str, share: float, clients: int) -> frozenset[int]:
+    """The clients that a fault falls on: a fixed share, drawn once per run."""
+    count = int(np.floor(share * clients + 0.5))
+    return frozenset(stream(seed, purpose).choice(clients, size=count, replace=False).tolist() if count else ())
+
+
+@lru_cache(maxsize=4)
+def _moments(seed: int, purpose: str, share: float, rounds: int, clients: int) -> NDArray[np.int64]:
+    """The round in which each client comes (0 for those who are always there), or goes, if it does."""
+    moments = np.full(clients, 0 if purpose == "joining" else np.iinfo(np.int64).max)
+    for client in _marked(seed, purpose, share, clients):
+        moments[client] = stream(seed, f"{purpose} round", client).integers(0, rounds)
+    moments.flags.writeable = False
+    return moments

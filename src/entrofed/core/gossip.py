@@ -160,7 +160,10 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
     matrix = mixing_matrix([np.array(peer.senders) for peer in peers], [np.array(peer.weights) for peer in peers])
     counted = sorted({k for node in pooled for k, weight in peers[node].mixing.items() if weight > 0})
     arrived = [sent[k] for node, got in received.items() for k in got if k != node]
-    told = sum(told_bytes(job, int(k)) for node, hood in enumerate(hoods) for k in hood if k != node)
+    told = 0
+    if not state.round:
+        each = told_bytes(job)
+        told = int(sum(each[hood].sum() for hood in hoods) - each.sum())  # everybody but the node itself
     watch.lap("evaluate")
     return after, RoundRecord(
         round=state.round,
@@ -173,7 +176,7 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         skipped=not pooled,
         effective_cohort=float(np.mean([effective_cohort(peer.weights) for peer in peers])),
         train_loss=float(np.mean([update.train_loss for update in sent.values()])) if sent else None,
-        bytes_up=sum(update_bytes(job, update) for update in arrived) + (0 if state.round else told),
+        bytes_up=sum(update_bytes(job, update) for update in arrived) + told,
         test=evaluated.mean,
         in_distribution=evaluated.in_distribution,
         peers=peers,

@@ -162,7 +162,7 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
 
     selector, waited = state.selector, 0.0
     if state.round == 0:
-        traffic += Traffic(up=sum(told_bytes(job, client) for client in job.participants.tolist()))
+        traffic += Traffic(up=int(told_bytes(job)[job.participants].sum()))
         if method.has_fact(FIRST_UPDATE):  # everybody trains once; nothing of it is aggregated
             survey = [training.task(client, broadcast, purpose="survey") for client in among.tolist()]
             answers = backend.run(survey)
@@ -197,7 +197,7 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
 
 def _check_cohort(chosen: Sequence[int], candidates: NDArray[np.int64], selector: str) -> None:
     """Raise an EntrofedError unless different clients were chosen among those who are there."""
-    strangers = set(chosen) - set(candidates.tolist())
+    strangers = [client for client, known in zip(chosen, np.isin(chosen, candidates), strict=True) if not known]
     if strangers or len(set(chosen)) < len(chosen):
         wrong = f"{min(strangers)}, who is no candidate" if strangers else "somebody twice"
         raise EntrofedError(f"selector {selector!r} chose {wrong}: {list(chosen)[:20]}")
@@ -357,7 +357,13 @@ def tell_once(job: Job, params: Params, backend: Backend) -> Job:
     return replace(job, clients=replace(job.clients, facts=facts))
 
 
-def told_bytes(job: Job, client: int) -> int:
-    """Bytes of what a client told once, before the first round."""
-    tables = (job.clients.facts[fact.name] for fact in job.method.facts_told("once") if fact.name in job.clients.facts)
-    return sum(value.nbytes for table in tables if (value := table[client]) is not None)
+def told_bytes(job: Job) -> NDArray[np.int64]:
+    """Bytes of what each client told once, before the first round."""
+    told = np.zeros(len(job.clients.sizes), np.int64)
+    for fact in job.method.facts_told("once"):
+        table = job.clients.facts.get(fact.name, ())
+        if isinstance(table, np.ndarray):
+            told += table[0].nbytes if len(table) else 0
+        elif len(table):
+            told += [0 if value is None else value.nbytes for value in table]
+    return told

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, ref
 
 import numpy as np
 from safetensors.numpy import load, save
@@ -37,13 +37,10 @@ class ClientStateStore:
     """Where client states are kept: ``limit`` bytes in memory, those used last; the others in ``folder``."""
 
     def __init__(self, folder: Path, limit: float) -> None:
-        self.folder, self.limit = folder, limit
-        self._living: WeakKeyDictionary[StoredState, None] = WeakKeyDictionary()  # those used last come last
-
-    @property
-    def held(self) -> int:
-        """Bytes in memory."""
-        return sum(len(entry.raw) for entry in self._living)
+        self.folder, self.limit, self.held = folder, limit, 0
+        """``held``: bytes in memory."""
+        self._living: dict[ReferenceType[StoredState], None] = {}
+        self._loaded: dict[ReferenceType[StoredState], int] = {}  # their bytes; those used last come last
 
     def add(self, state: PartState) -> StoredState:
         """A new entry."""
@@ -73,28 +70,34 @@ class ClientStateStore:
         """The entry of a file that was written before; checked, and read when it is needed."""
         self._fetch(digest)
         entry = StoredState(digest=digest)
-        self._living[entry] = None
+        self._living[ref(entry, self._gone)] = None
         return entry
 
     def prune(self, needed: set[str]) -> None:
         """Remove the files that are neither needed nor of a living entry."""
-        needed = needed | {entry.digest for entry in self._living}
+        needed = needed | {entry.digest for living in list(self._living) if (entry := living()) is not None}
         for path in self.folder.glob("*.safetensors"):
             if path.stem not in needed:
                 path.unlink(missing_ok=True)
 
     def _used(self, entry: StoredState) -> StoredState:
-        self._living.pop(entry, None)
-        self._living[entry] = None
-        excess = self.held - self.limit
-        for oldest in self._living:
-            if excess <= 0:
-                break
-            if oldest.raw:
-                self.write(oldest)
-                excess -= len(oldest.raw)
-                oldest.raw = b""
+        key = ref(entry, self._gone)
+        self._living[key] = None
+        self.held += len(entry.raw) - self._loaded.pop(key, 0)
+        self._loaded[key] = len(entry.raw)
+        while self.held > self.limit and self._loaded:
+            oldest = next(iter(self._loaded))
+            found = oldest()
+            if found is not None:
+                self.write(found)
+                found.raw = b""
+            self.held -= self._loaded.pop(oldest, 0)
         return entry
+
+    def _gone(self, key: "ReferenceType[StoredState]") -> None:
+        """Nobody has the entry any more."""
+        self._living.pop(key, None)
+        self.held -= self._loaded.pop(key, 0)
 
     def _fetch(self, digest: str) -> bytes:
         path = self._path(digest)

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from entrofed.info.entropy import Floats, entropy_of_counts
-from entrofed.info.greedy import TIE, Candidates
+from entrofed.info.greedy import TIE
+from entrofed.info.screen import prepared
 
 
 def absence(holders: ArrayLike, clients: int, sizes: Sequence[int]) -> Floats:
@@ -55,7 +56,7 @@ def greedy_cohorts(counts: Floats, sizes: Sequence[int], starts: Sequence[int]) 
     """
     best = np.zeros(len(sizes))
     for start in starts:
-        candidates, pooled, bits = Candidates(counts, np.arange(len(counts))), np.zeros(counts.shape[1]), list[float]()
+        candidates, pooled, bits = prepared(counts, np.arange(len(counts))), np.zeros(counts.shape[1]), list[float]()
         client = int(start)
         for size in range(1, sizes[-1] + 1):
             if size > 1:

@@ -97,9 +97,9 @@ class Candidates:
             near = np.flatnonzero(entropies > second - slack)  # two with lower numbers are as good as all others
             places.append(start + near)
             bits.append(entropies[near])
-            second = max(second, _second(bits[-1]))
+            second = max(second, runner_up(bits[-1]))
         place, bit = np.concatenate(places), np.concatenate(bits)
-        leading = bit >= _second(bit) - TIE
+        leading = bit >= runner_up(bit) - TIE
         return self._rows[place[leading]], np.minimum(bit[leading], log2(len(pooled)) if self._shift is None else 0.0)
 
 
@@ -147,6 +147,6 @@ def _inner(x: Floats, c: int, shift: Floats | None) -> Floats:
     return product
 
 
-def _second(values: Floats) -> float:
+def runner_up(values: NDArray[Any]) -> float:
     """The second largest; below everything if there is none."""
     return float(np.partition(values, -2)[-2]) if len(values) > 1 else -inf

@@ -6,8 +6,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.info.greedy import TIE, Candidates
+from entrofed.info.greedy import TIE
 from entrofed.info.maxent import Target, check_target, target_distribution
+from entrofed.info.screen import prepared
 from entrofed.selectors.buffered import BufferedGreedy, Scores
 
 
@@ -49,7 +50,7 @@ class Pooled(Scores):
         self, counts: NDArray[np.float64], pool: NDArray[np.int64], target: NDArray[np.float64] | None
     ) -> None:
         self._counts, self._pool = counts, pool
-        self._candidates = Candidates(counts, pool, target)
+        self._candidates = prepared(counts, pool, target)
         self._pooled = np.zeros(counts.shape[1])
 
     def leaders(self, *, all_ties: bool) -> tuple[NDArray[np.int64], NDArray[np.float64]]:

@@ -1,17 +1,23 @@
 """Choose clients by how much the update most like theirs is like it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.types import ClientTable, PartState, Selection
-from entrofed.info.similarity import closest
-from entrofed.selectors.gradient_table import GradientTable
+from entrofed.core.params import Params
+from entrofed.core.types import ClientTable, PartState, Selection, Update
+from entrofed.info.nearest import Nearest, refreshed
+from entrofed.info.similarity import Floats, closest
+from entrofed.selectors.gradient_table import GradientTable, Row
 
 DECIMALS = 12
 """Scores that agree this far are ties: beyond it, they depend on the order of summation."""
+MANY = 1024
+"""Clients from which on scores are kept from round to round, and only what changed is computed again."""
+COSINES, NEAREST, MOVED = "cosines", "nearest", "moved"
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,8 @@ class SimilarityOrder(GradientTable):
     ) -> Selection:
         """The first ``size``, each with who came next."""
         there, rows, without = self.table(state, among)
-        scores = np.r_[closest(rows).round(DECIMALS), np.full(len(without), np.nan)]
+        found, state = self._scores(state, there, rows, len(clients.sizes))
+        scores = np.r_[found.round(DECIMALS), np.full(len(without), np.nan)]
         numbers = np.r_[there, np.array(without, np.int64)]
         order = np.lexsort((numbers, self.sign * np.nan_to_num(scores), np.isnan(scores)))
         ranking = [(int(numbers[i]), float(scores[i]) if np.isfinite(scores[i]) else None) for i in order]
@@ -43,6 +50,33 @@ class SimilarityOrder(GradientTable):
                 }
             )
         return Selection([reason["client"] for reason in reasons], state, reasons)
+
+    def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
+        """The table with the rows of those who answered replaced, and who they are, if anybody keeps count."""
+        after = super().observe(state, params, updates)
+        if MOVED not in state:
+            return after
+        moved = state[MOVED].copy()
+        moved[[update.client for update in updates]] = True
+        return {**after, MOVED: moved}
+
+    def _scores(
+        self, state: PartState, there: NDArray[np.int64], rows: list[Row], clients: int
+    ) -> tuple[Floats, PartState]:
+        """The s_i, and the state; of many it remembers them by client, with who is nearest (-1: unknown)."""
+        if len(rows) <= MANY:
+            return closest(rows), state
+        place = np.full(clients + 1, -1)  # the last stands for nobody
+        place[there] = np.arange(len(there))
+        known = NEAREST in state
+        cosines = state[COSINES][there] if known else np.full(len(there), np.nan)
+        others = place[state[NEAREST][there]] if known else np.full(len(there), -1)
+        changed = state[MOVED][there] | (state[NEAREST][there] < 0) if known else np.ones(len(there), np.bool_)
+        found = refreshed(rows, Nearest(cosines, others), changed)
+        kept = {COSINES: np.full(clients, np.nan), NEAREST: np.full(clients, -1), MOVED: np.zeros(clients, np.bool_)}
+        kept[COSINES][there] = found.cosine
+        kept[NEAREST][there] = np.where(found.other < 0, -1, there[found.other])
+        return found.cosine, {**state, **kept}
 
 
 @dataclass(frozen=True)

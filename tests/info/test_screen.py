@@ -1,0 +1,82 @@
+"""Ruling candidates out, held to looking at all of them."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tests.info.test_greedy import check, first_two, noised, small, whole
+
+from entrofed.info import screen
+from entrofed.info.greedy import Candidates
+from entrofed.info.screen import ScreenedCandidates, prepared
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.data(), st.sampled_from([small, whole, noised]), st.sampled_from([1, 3, 2**15]))
+def test_leaders(data, values, part):
+    n, classes = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 9))
+    counts = data.draw(arrays(np.float64, (n, classes), elements=values))
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, n - 1), min_size=1))))
+    gone = data.draw(st.sets(st.sampled_from(rows.tolist()), max_size=len(rows) - 1))
+    pooled = data.draw(arrays(np.float64, classes, elements=values))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(screen, "PART", part)
+        check(counts, rows, pooled, sorted(gone), ScreenedCandidates)
+
+
+def skewed(kind, clients, classes, rng):
+    counts = np.floor(rng.standard_gamma(0.3, (clients, classes)) * 20)
+    return counts if kind == "whole" else np.maximum(counts + rng.laplace(scale=2, size=counts.shape), 0)
+
+
+@pytest.mark.parametrize("kind", ["whole", "noised"])
+@pytest.mark.parametrize("target", [None, "skewed"])
+@pytest.mark.parametrize("classes", [2, 10, 31])
+def test_picks_among_many(kind, target, classes, monkeypatch):
+    """Pick after pick the same, with the same bits; and most candidates are never looked at in float64."""
+    rng = np.random.default_rng(classes)
+    counts = skewed(kind, 50_000, classes, rng)
+    rows = np.arange(1, len(counts))
+    target = None if target is None else rng.dirichlet(np.ones(classes))
+    looked_at = []
+
+    class Counted(Candidates):
+        def __init__(self, counts, rows, target=None):
+            looked_at.append(len(rows))
+            super().__init__(counts, rows, target)
+
+    monkeypatch.setattr(screen, "Candidates", Counted)
+    many, all_of_them = ScreenedCandidates(counts, rows, target), Candidates(counts, rows, target)
+    pooled = counts[0] + 1
+    for _ in range(8):
+        found, bits = many.leaders(pooled)
+        expected, scores = all_of_them.leaders(pooled)
+        picks = first_two(found, bits)
+        assert picks == first_two(expected, scores)
+        assert bits.max() == pytest.approx(scores.max(), abs=2e-13)
+        pooled = pooled + counts[picks[0]]
+        for candidates in (many, all_of_them):
+            candidates.remove(picks[0])
+    if classes > 2:  # else there are very many ties
+        assert max(looked_at) < len(rows) / 10
+
+
+def test_very_many_ties():
+    """Two labels of fifty each: whoever has the two that are lacking ties."""
+    rng = np.random.default_rng(0)
+    counts = np.zeros((60_000, 4))
+    counts[np.arange(len(counts)), rng.integers(2, size=len(counts))] = 50
+    many = ScreenedCandidates(counts, np.arange(len(counts)))
+    pooled = np.array([50.0, 0, 7, 7])
+    for _ in range(3):
+        rows, bits = many.leaders(pooled)
+        assert first_two(rows, bits) == np.flatnonzero(counts[:, 1])[:2].tolist()
+    many.remove(int(rows[0]))
+    assert first_two(*many.leaders(pooled)) == np.flatnonzero(counts[:, 1])[1:3].tolist()
+
+
+def test_few_are_all_looked_at():
+    counts = np.eye(3)
+    assert isinstance(prepared(counts, np.arange(3)), Candidates)
+    assert isinstance(prepared(np.ones((screen.FEW + 1, 2)), np.arange(screen.FEW + 1)), ScreenedCandidates)
