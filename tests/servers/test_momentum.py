@@ -65,6 +65,19 @@ def test_warmup() -> None:
         Momentum(warmup=-1)
 
 
+def test_growth() -> None:
+    """From the third round on the rate grows by a tenth per round."""
+    part, found = Momentum(beta=0.0, lr=2.0, growth=1.1, hold=2), []
+    for number in range(5):
+        context = replace(context_of([0.0], 1), round=number)
+        after, _ = part.apply([update_of(0, [1.0])], np.ones(1), context, {"momentum": np.zeros(1)})
+        found.append(float(after.values[0]))
+    assert found == pytest.approx([2, 2, 2, 2.2, 2.42])
+    for bad, words in (({"growth": 0.9}, "growth = 0.9 must be at least 1"), ({"hold": 3}, "hold = 3 does nothing")):
+        with pytest.raises(ConfigError, match=words):
+            Momentum(**bad)
+
+
 def test_buffers_have_no_momentum() -> None:
     models, state = play(Momentum(), [0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]], 1)
     assert models[1].values == pytest.approx([1.9, 1.0], rel=1e-7)

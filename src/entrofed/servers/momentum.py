@@ -21,7 +21,9 @@ class Momentum(ServerRule):
 
     Trainable parameters only; float buffers take the weighted average, counters the maximum. The momentum is kept in
     float64. ``beta = 0``, ``lr = 1`` is plain averaging, to the last bit. ``warmup``: in the first so many rounds beta
-    rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most.
+    rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most. ``growth``:
+    from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by ``lr_decay`` a round,
+    ``growth = 1 / lr_decay`` keeps the product of both: clients drift ever less, and the server goes on as far.
     """
 
     name: ClassVar[str] = "momentum"
@@ -34,6 +36,8 @@ class Momentum(ServerRule):
     beta: float = 0.9
     lr: float = 1.0
     warmup: int = 0
+    growth: float = 1.0
+    hold: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1 or not 0 < self.lr < float("inf"):
@@ -42,6 +46,13 @@ class Momentum(ServerRule):
             )
         if self.warmup < 0:
             raise ConfigError(f"server {self.name!r}: warmup = {self.warmup} is a number of rounds, from 0 on")
+        if not 1 <= self.growth < 2 or self.hold < 0:
+            raise ConfigError(
+                f"server {self.name!r}: growth = {self.growth} must be at least 1 and below 2, hold = {self.hold} a "
+                "number of rounds, from 0 on"
+            )
+        if self.hold and self.growth == 1:
+            raise ConfigError(f"server {self.name!r}: hold = {self.hold} does nothing without growth; leave it out")
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No momentum."""
@@ -51,11 +62,12 @@ class Momentum(ServerRule):
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The average and what the momentum adds to it: ``w + lr m = (w + Delta) + (lr m - Delta)``."""
+        lr = self.lr * self.growth ** max(context.round - self.hold, 0)
         delta = displacement(updates, weights, context)
         beta = self.beta if context.round >= self.warmup else self.beta * context.round / self.warmup
         momentum = beta * state["momentum"] + delta
         values = weighted_sum([update.params.values for update in updates], weights)
-        values[: len(delta)] += self.lr * momentum - delta
+        values[: len(delta)] += lr * momentum - delta
         return narrow(values, updates), {"momentum": momentum}
 
 
