@@ -1,16 +1,21 @@
 """Whatever a neighbour sends, the others' models are those without it, and no round outlasts its deadline."""
 
+import resource
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.peer.endless import Endless
 from tests.peer.hostile import Hostile
 from tests.peer.trial import assert_equal, experiment, together, trial
 
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.peer.agreement import agreed_on
 from entrofed.peer.config import PeerFolder
 from entrofed.peer.limits import BURST, RATE
+from entrofed.peer.node import setup_of
 from entrofed.peer.wire import Ask, Hello, frame
 
 
@@ -82,6 +87,43 @@ def test_one_of_two_neighbours_cannot_make_a_peer_skip_rounds(tmp_path):
     assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
 
 
+def memory():
+    """Bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize(
+    ("announced", "each", "words"),
+    [(10 * 10**9, None, "larger than max"), (10 * 10**9, 10**6, None)],
+    ids=["one message", "many messages"],
+)
+def test_ten_gigabytes_cost_no_memory(tmp_path, announced, each, words):
+    """One message is refused by its announced length; of many as an answer, no more than the first is read."""
+    chosen = experiment(3, 3, {"name": "fedavg"}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen, deadline=8.0, start=8.0)
+    folder, most, done = PeerFolder(paths[2]), [memory()], threading.Event()
+    before = most[0]
+    said = Hello(run=folder.section.run, number=2, agreed=agreed_on(setup_of(folder), own_data=False), examples=9, at=0)
+
+    def watch():
+        while not done.wait(0.02):
+            most.append(memory())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    with Endless(folder, frame(said), announced, each) as third:
+        together(paths[:2])
+    done.set()
+    watcher.join()
+    assert third.questions >= 6
+    assert max(most) - before < 300e6
+    refused = [refusal.reason for record in RunFolder(paths[0] / "run").records() for refusal in record.refused]
+    assert sum(words in reason for reason in refused) == 3 if words else True, refused
+    assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -96,9 +138,6 @@ def test_somebody_with_another_run_is_not_talked_to(tmp_path, changes, words):
     paths = trial(tmp_path / "trial", chosen)
     said = {"run": PeerFolder(paths[2]).section.run, "number": 2, "agreed": {}, "examples": 9, "at": 0, **changes}
     if "agreed" not in changes:
-        from entrofed.peer.agreement import agreed_on
-        from entrofed.peer.node import setup_of
-
         said["agreed"] = agreed_on(setup_of(PeerFolder(paths[2])), own_data=False)
     with Hostile(paths[2], lambda peer, ask: peer.model(ask), Hello(**said)) as third:
         together(paths[:2])

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from threading import Event
@@ -233,11 +234,10 @@ class Exchange:
         while waiting and time.monotonic() < end:
             for n in waiting - told:
                 ask = Ask(run=self._run, round=self._rounds, oldest=self._rounds, wait=0.0, bare=True)
-                try:
-                    self._links[n].call(MODEL, frame(ask), PROBE)
+                with suppress(UnreachableError):
+                    with suppress(RefusedError):  # it was told, whatever it says
+                        self._links[n].call(MODEL, frame(ask), PROBE)
                     told.add(n)
-                except (UnreachableError, RefusedError):
-                    pass
             waiting -= {n for n in waiting if self._is_through(n)}
             time.sleep(PAUSE)
 
