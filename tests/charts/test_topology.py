@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from entrofed.charts.topology import layout, topology_chart
-from entrofed.core.graphs import TOPOLOGIES, build_graph
+from entrofed.core.topologies import TOPOLOGIES, build_graph
 from entrofed.errors import DataError
 
 EXAMPLES = {

@@ -10,17 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrofed.core.graphs import (
-    TOPOLOGIES,
-    build_graph,
     closed_groups,
     closed_neighbourhoods,
-    components,
     live_edges,
     mixing_matrix,
     sorted_edges,
     spectral_gap,
     stationary,
 )
+from entrofed.core.topologies import TOPOLOGIES, build_graph, components
 from entrofed.errors import ConfigError, DataError
 
 EXAMPLES = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.peer.trial import experiment, simulated, together, trial
 
-from entrofed.core.graphs import build_graph
+from entrofed.core.topologies import build_graph
 from entrofed.experiment.run_folder import RunFolder, find_runs
 from entrofed.peer.sketch import SUMS, read, sketch, write
 from entrofed.peer.whole import PeerRuns, whole_runs

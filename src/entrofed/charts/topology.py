@@ -7,7 +7,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.graphs import components, sorted_edges
+from entrofed.core.graphs import sorted_edges
+from entrofed.core.topologies import components
 from entrofed.errors import DataError
 from entrofed.info.entropy import Floats, entropy_of_counts
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from entrofed.errors import ConfigError
 
@@ -62,7 +62,7 @@ def calibration_error(logits: Logits, labels: Labels) -> float:
     """
     if not np.isfinite(logits).all():
         return float("nan")
-    confidence = softmax(logits.astype(np.float64), axis=1).max(axis=1)
+    confidence = scipy.special.softmax(logits.astype(np.float64), axis=1).max(axis=1)
     excess = (logits.argmax(axis=1) == labels) - confidence
     bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
     return float(np.abs(np.bincount(bins, weights=excess, minlength=BINS)).sum() / len(labels))

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +18,9 @@ from entrofed.core.seeds import stream
 from entrofed.core.types import ClientTable, Predict, State, Training
 from entrofed.errors import EntrofedError
 from entrofed.info.prediction import Predictions
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 NonFinite = Literal["drop", "raise", "propagate"]
 
@@ -71,7 +73,7 @@ class Network:
     reach each other.
     """
 
-    graph: nx.Graph
+    graph: "nx.Graph"
     up: float = 1.0
     loss: float = 0.0
     split: tuple[int, int] | None = None
@@ -94,7 +96,7 @@ class Network:
             graph = live_edges(graph, self.up, stream(seed, "edges", number))
         if self.split is not None and self.split[0] <= number < self.split[1]:
             half = nodes // 2
-            graph = nx.Graph(graph)
+            graph = graph.copy()
             graph.remove_edges_from([(a, b) for a, b in self.graph.edges if (a < half) != (b < half)])
         hoods = closed_neighbourhoods(graph)
         if not self.loss:

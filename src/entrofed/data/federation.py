@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from entrofed.data.dataset import Dataset, Kind, Scaling, scaling
 from entrofed.data.dealing import BY_ROLE, NATURAL, Deal, dealt_out
-from entrofed.data.files.load import load_path, load_table
 from entrofed.data.overview import html_table, in_words
 from entrofed.data.own import dataset_of, dataset_of_clients
 from entrofed.data.partition import label_counts
@@ -172,6 +171,8 @@ class Federation:
         >>> Federation.from_table(visits, label="ill", client="hospital")
         Federation(table: 2 clients, 16 training samples, 2 classes)
         """
+        from entrofed.data.files.load import load_path, load_table
+
         choice = Choice(label, client, test, features, drop, missing)
         dealt = partition or _usual(client, clients)
         how = Deal(dealt, clients, options, holdout, validation, participating, normalize, seed)
@@ -207,6 +208,8 @@ class Federation:
 
         All else is as for :meth:`from_table` and :meth:`from_clients`.
         """
+        from entrofed.data.files.load import load_path
+
         choice = Choice(label, client, test, kind=kind, size=size)
         dealt = partition or _usual(client, clients)
         how = Deal(dealt, clients, options, holdout, validation, participating, normalize, seed)

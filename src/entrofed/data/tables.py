@@ -1,15 +1,16 @@
 """The tables of the inverse-entropy paper, two cleaner versions of its heart data, and scikit-learn's digits.
 
 A table is split as the paper split it (found by search; it reproduces the printed test class counts of all
-four tables): 40 % of the rows are set aside with ``train_test_split(random_state=42)`` in the file's own row
-order, not stratified, and halved the same way; the second half is the test part, the first the server's
-validation part.
+four tables): 40 % of the rows are set aside with scikit-learn's ``train_test_split(random_state=42)`` in the
+file's own row order, not stratified, and halved the same way; the second half is the test part, the first the
+server's validation part.
 """
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import numpy as np
 from entrofed.data.dataset import Dataset
 from entrofed.data.images import DIGITS
 from entrofed.data.readers import damaged, read_table
+from entrofed.data.splits import split, stratified_split
+from entrofed.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -79,22 +82,23 @@ def _split(rows: int) -> tuple[list[int], list[int], list[int]]:
     >>> _split(10)
     ([7, 2, 9, 4, 3, 6], [8, 5], [1, 0])
     """
-    from sklearn.model_selection import train_test_split
-
-    train, rest = train_test_split(list(range(rows)), test_size=0.4, random_state=42)
-    valid, test = train_test_split(rest, test_size=0.5, random_state=42)
-    return train, valid, test
+    train, rest = split(rows, 0.4, seed=42)
+    valid, test = split(len(rest), 0.5, seed=42)
+    return train.tolist(), rest[valid].tolist(), rest[test].tolist()
 
 
 @cache
 def digits() -> Dataset:
     """The 1,797 handwritten digits of scikit-learn: 8x8 pixels of 0..16; 20 % of each class for testing."""
-    from sklearn.datasets import load_digits
-    from sklearn.model_selection import train_test_split
+    content = np.loadtxt(_of_sklearn("digits.csv.gz"), np.uint8, delimiter=",")
+    x, y = content[:, :-1].reshape(-1, 1, 8, 8), content[:, -1].astype(np.int64)
+    train, test = stratified_split(y, 0.2, seed=42)
+    return Dataset("digits", "image", x[train], y[train], x[test], y[test], DIGITS, full_scale=16.0)
 
-    x, y = load_digits(return_X_y=True)
-    images = x.astype(np.uint8).reshape(-1, 1, 8, 8)
-    train_x, test_x, train_y, test_y = train_test_split(
-        images, y.astype(np.int64), test_size=0.2, random_state=42, stratify=y
-    )
-    return Dataset("digits", "image", train_x, train_y, test_x, test_y, DIGITS, full_scale=16.0)
+
+def _of_sklearn(name: str) -> Path:
+    """A file of scikit-learn's data, found without importing it."""
+    found = find_spec("sklearn")
+    if found is None or found.origin is None:
+        raise DataError(f"{name} comes with scikit-learn, which is not installed; install it with pip")
+    return Path(found.origin).parent / "datasets" / "data" / name

@@ -19,7 +19,6 @@ from entrofed.client.device import check_device
 from entrofed.client.metrics import Metric
 from entrofed.client.native import replace_blocks
 from entrofed.core.gossip import first_state
-from entrofed.core.graphs import build_graph
 from entrofed.core.job import Job, Network, Rules
 from entrofed.core.params import Layout, Params
 from entrofed.core.parts import VALIDATION, LabelFact, Method
@@ -28,7 +27,6 @@ from entrofed.core.types import LABEL_COUNTS, ClientTable, FactTable, PartState,
 from entrofed.data.catalog import load
 from entrofed.data.dealing import Deal
 from entrofed.data.federation import Federation, deal
-from entrofed.data.files.load import load_path
 from entrofed.errors import ConfigError, blamed
 from entrofed.experiment.chosen import chosen_metrics
 from entrofed.experiment.config import Experiment
@@ -174,7 +172,12 @@ def _check_cohort(experiment: Experiment, method: Method, clients: int) -> None:
 
 def federate(section: DataSection, seed: int, directory: Path | None = None) -> Federation:
     """Load the data and deal it out; the same seed deals the same way for every method."""
-    data = load(section.name, directory) if section.path is None else load_path(section.path, section.choice())
+    if section.path is None:
+        data = load(section.name, directory)
+    else:
+        from entrofed.data.files.load import load_path
+
+        data = load_path(section.path, section.choice())
     how = Deal(
         section.partition,
         section.clients,
@@ -192,6 +195,8 @@ def _peers(experiment: Experiment, federation: Federation) -> Network | None:
     section = experiment.topology
     if section is None:
         return None
+    from entrofed.core.topologies import build_graph
+
     rng = stream(experiment.seed, "topology")
     graph = build_graph(section.kind, len(federation.shards), rng, **section.options())
     labels = tuple(np.flatnonzero(row) for row in federation.label_counts)

@@ -33,8 +33,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 
 from entrofed import __version__
 from entrofed.core.parts import Method
@@ -247,6 +245,8 @@ class RunFolder:
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write what is known after the last round."""
+        import pyarrow.parquet
+
         list_grown(self.path / "metrics.jsonl")
         sink = pyarrow.BufferOutputStream()
         pyarrow.parquet.write_table(_table(self.records()), sink)
@@ -289,6 +289,8 @@ def method_facts(method: Method) -> dict[str, Any]:
 
 def _table(records: list[RoundRecord]) -> Any:
     """Records as a table; what parts say of their choices becomes text where it has no common type."""
+    import pyarrow
+
     rows = [record.to_json() for record in records]
     try:
         return pyarrow.Table.from_pylist(rows)

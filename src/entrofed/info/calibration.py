@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 Floats = NDArray[np.float64]
 
@@ -82,14 +81,14 @@ def softmax_regression(
     def loss(flat: Floats) -> tuple[float, Floats]:
         table = flat.reshape(start.shape)
         logits = features @ table[:, :-1].T + table[:, -1]
-        logs = logits - logsumexp(logits, axis=1, keepdims=True)
+        logs = logits - scipy.special.logsumexp(logits, axis=1, keepdims=True)
         error = np.exp(logs)
         error[np.arange(n), places] -= 1
         slope = np.column_stack([error.T @ features / n + decay * table[:, :-1], error.sum(axis=0) / n])
         value = -logs[np.arange(n), places].mean() + decay / 2 * (table[:, :-1] ** 2).sum()
         return float(value), slope.ravel()
 
-    found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}).x
+    found = scipy.optimize.minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}).x
     table = found.reshape(start.shape)
     weight, bias = weight.copy(), bias.copy()
     weight[seen], bias[seen] = table[:, :-1], table[:, -1]

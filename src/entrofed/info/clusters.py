@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import pdist
 
 from entrofed.info.similarity import Floats, cosines
 
@@ -39,7 +38,7 @@ def ward_clusters(distances: Floats, most: int) -> Ints:
     """
     if len(distances) < 2:
         return np.zeros(len(distances), np.int64)
-    found = fcluster(linkage(pdist(distances), "ward"), most, criterion="maxclust")
+    found = scipy.cluster.hierarchy.fcluster(_tree(distances), most, criterion="maxclust")
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
@@ -81,12 +80,16 @@ def _limited_groups(distances: Floats, slots: Ints, room: int) -> Ints:
     """The largest subtrees of Ward's tree with no more slots than there is room for, numbered from 0."""
     if len(slots) < 2:
         return np.zeros(len(slots), np.int64)
-    tree = linkage(pdist(distances), "ward")
+    tree = _tree(distances)
     totals = [*slots.tolist()]
     for merge in tree:
         totals.append(totals[int(merge[0])] + totals[int(merge[1])])
         merge[2] = totals[-1]
-    return np.asarray(fcluster(tree, room, criterion="distance"), np.int64) - 1
+    return np.asarray(scipy.cluster.hierarchy.fcluster(tree, room, criterion="distance"), np.int64) - 1
+
+
+def _tree(distances: Floats) -> Floats:
+    return np.asarray(scipy.cluster.hierarchy.linkage(scipy.spatial.distance.pdist(distances), "ward"))
 
 
 def _pour(urns: Ints, slots: Ints, order: Ints, room: int) -> None:

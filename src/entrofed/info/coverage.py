@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import gammaln
 
 from entrofed.info.entropy import Floats, entropy_of_counts
 from entrofed.info.greedy import TIE
@@ -25,6 +25,7 @@ def absence(holders: ArrayLike, clients: int, sizes: Sequence[int]) -> Floats:
     rows = []
     for size in sizes:
         left = np.maximum(others - size, 0)
+        gammaln = scipy.special.gammaln
         logarithm = gammaln(others + 1) - gammaln(left + 1) - gammaln(clients + 1) + gammaln(clients - size + 1)
         rows.append(np.where(others >= size, np.exp(np.minimum(logarithm, 0)), 0.0))
     return np.array(rows)

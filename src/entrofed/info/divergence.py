@@ -6,8 +6,8 @@ The other axes of both arguments broadcast. Everything is computed in float64, w
 from math import log
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import rel_entr, xlogy
 
 from entrofed.errors import DataError
 from entrofed.info.entropy import Floats, distribution
@@ -21,7 +21,7 @@ def cross_entropy(p: ArrayLike, q: ArrayLike) -> Floats:
     """
     p, q = _pair(p, q)
     with np.errstate(divide="ignore"):
-        return np.asarray(np.maximum(-xlogy(p, q).sum(axis=-1), 0.0))
+        return np.asarray(np.maximum(-scipy.special.xlogy(p, q).sum(axis=-1), 0.0))
 
 
 def kl(p: ArrayLike, q: ArrayLike) -> Floats:
@@ -33,7 +33,7 @@ def kl(p: ArrayLike, q: ArrayLike) -> Floats:
     (0.69314718056, inf)
     """
     p, q = _pair(p, q)
-    return np.asarray(np.maximum(rel_entr(p, q).sum(axis=-1), 0.0))
+    return np.asarray(np.maximum(scipy.special.rel_entr(p, q).sum(axis=-1), 0.0))
 
 
 def js(p: ArrayLike, q: ArrayLike) -> Floats:
@@ -44,7 +44,7 @@ def js(p: ArrayLike, q: ArrayLike) -> Floats:
     """
     p, q = _pair(p, q)
     twice_m = p + q  # halving it could underflow to zero
-    total = (rel_entr(2 * p, twice_m) + rel_entr(2 * q, twice_m)).sum(axis=-1) / 4
+    total = (scipy.special.rel_entr(2 * p, twice_m) + scipy.special.rel_entr(2 * q, twice_m)).sum(axis=-1) / 4
     return np.asarray(np.clip(total, 0.0, log(2)))
 
 

@@ -7,8 +7,8 @@ from math import log, log2
 from typing import Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import entr
 
 from entrofed.errors import DataError, unknown
 
@@ -77,4 +77,4 @@ def _shannon(p: Floats, base: Base) -> Floats:
     if base not in get_args(Base):
         raise unknown("base", base, get_args(Base))
     unit, most = (log(2), log2(p.shape[-1])) if base == "bits" else (1.0, log(p.shape[-1]))
-    return np.asarray(np.clip(entr(p).sum(axis=-1) / unit, 0.0, most))
+    return np.asarray(np.clip(scipy.special.entr(p).sum(axis=-1) / unit, 0.0, most))

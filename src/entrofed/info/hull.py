@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
-from scipy.optimize import linprog
-from scipy.spatial import ConvexHull as Qhull
-from scipy.spatial import QhullError, cKDTree
 
 from entrofed.errors import DataError
 from entrofed.info.similarity import blocks
@@ -43,7 +40,7 @@ def principal_coordinates(rows: Sequence[NDArray[Any]], dim: int) -> Floats:
         gram += block @ block.T
     if not gram.any():
         return np.zeros((n, 0))
-    values, vectors = eigh(gram, subset_by_index=[max(0, n - dim), n - 1])
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=[max(0, n - dim), n - 1])
     kept = np.flatnonzero(values >= RANK * values[-1])[::-1]
     return np.asarray(vectors[:, kept] * np.sqrt(values[kept]))
 
@@ -71,7 +68,7 @@ def vertices(points: Floats, tolerance: float | None = None) -> Indices:
     else:
         try:
             found = _by_qhull(flat, limit)
-        except QhullError:
+        except scipy.spatial.QhullError:
             found = by_linear_programs(flat, limit)
     return np.sort(distinct[found])
 
@@ -105,7 +102,7 @@ def by_linear_programs(points: Floats, tolerance: float) -> Indices:
     for i in reversed(range(n)):
         found[i] = False
         others = points[found].T
-        answer = linprog(
+        answer = scipy.optimize.linprog(
             np.r_[np.zeros(found.sum()), 1],
             A_ub=np.block([[others, -slack], [-others, -slack]]),
             b_ub=np.r_[points[i], -points[i]],
@@ -124,7 +121,7 @@ def _spread(points: Floats) -> float:
 def _distinct(points: Floats, tolerance: float) -> Indices:
     """The points that none before them lies on."""
     kept = np.ones(len(points), np.bool_)
-    for i, near in enumerate(cKDTree(points).query_ball_point(points, tolerance)):
+    for i, near in enumerate(scipy.spatial.cKDTree(points).query_ball_point(points, tolerance)):
         kept[[j for j in near if j > i]] = False
     return np.flatnonzero(kept)
 
@@ -152,7 +149,7 @@ def _by_qhull(points: Floats, tolerance: float) -> Indices:
 
 def _corners(points: Floats) -> tuple[Indices, Floats]:
     """Qhull's vertices, ascending, and how far each stands out from all others along its facets' mean normal."""
-    hull = Qhull(points)
+    hull = scipy.spatial.ConvexHull(points)
     normals = np.zeros_like(points)
     np.add.at(normals, hull.simplices, hull.equations[:, None, :-1])
     corners = np.sort(hull.vertices).astype(np.int64)

@@ -18,9 +18,8 @@ the result is from the minimum is bounded by the Frank-Wolfe gap ``sum_k a_k (g_
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq
-from scipy.special import logsumexp
 
 from entrofed.errors import ConfigError, DataError
 from entrofed.info.entropy import Floats
@@ -115,7 +114,7 @@ def maxent_weights(
     high = 1.0
     while (weights := solved(high)[0]) @ weights > 1 / least:
         high *= 4
-    mu = brentq(lambda mu: np.square(solved(mu)[0]).sum() - 1 / least, 0.0, high, xtol=1e-15, rtol=1e-15)
+    mu = scipy.optimize.brentq(lambda mu: np.square(solved(mu)[0]).sum() - 1 / least, 0.0, high, xtol=1e-15, rtol=1e-15)
     weights, gap = solved(mu)
     return weights, gap + abs(mu * (1 / least - weights @ weights))
 
@@ -125,7 +124,7 @@ def solve(
 ) -> tuple[Floats, Floats, Floats]:
     """``ln a``, the minimum of ``F(a) + mu sum_k a_k^2``, its gap; of many problems, ``[problem, client, class]``."""
     log_target = np.log(target, out=np.zeros(len(target)), where=target > 0)
-    logs = log_prior - logsumexp(log_prior, axis=1, keepdims=True)
+    logs = log_prior - scipy.special.logsumexp(log_prior, axis=1, keepdims=True)
     value, slopes, mixture = _value(rows, log_target, log_prior, strength, mu, logs)
     gap = _gap(logs, slopes)
     left = np.flatnonzero(gap > TOLERANCE)
@@ -137,7 +136,7 @@ def solve(
         for _ in range(HALVINGS):
             change = length * step
             new = np.maximum(logs[tried] + np.minimum(change, np.log1p(np.maximum(change, 0.0))), LOWEST)
-            new -= logsumexp(new, axis=1, keepdims=True)
+            new -= scipy.special.logsumexp(new, axis=1, keepdims=True)
             found = _value(rows[tried], log_target, log_prior[tried], strength, mu, new)
             found_gap = _gap(new, found[1])
             # near the minimum values differ by rounding alone, and the gap decides

@@ -5,8 +5,8 @@ from math import log
 from typing import Literal
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
-from scipy.special import entr
 
 from entrofed.errors import DataError
 from entrofed.info.entropy import Floats, entropy
@@ -41,7 +41,7 @@ class Predictions:
                 f"model {model} predicts {p[model, sample].tolist()} for sample {sample}, which sums to "
                 f"{p[model, sample].sum():.6g}, not to 1; pass probabilities (softmax), not logits"
             )
-        bits = np.where(finite, entr(p).sum(axis=(1, 2)) / log(2), np.nan)
+        bits = np.where(finite, scipy.special.entr(p).sum(axis=(1, 2)) / log(2), np.nan)
         return cls(p.shape[1], bits, p.sum(axis=1))
 
     def __add__(self, other: "Predictions") -> "Predictions":

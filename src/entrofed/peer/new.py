@@ -4,8 +4,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from entrofed.core.graphs import build_graph
 from entrofed.core.seeds import stream
+from entrofed.core.topologies import build_graph
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import Experiment, parse, read, to_toml
 from entrofed.files import write_whole

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.stats import beta, norm
 
 from entrofed.core.job import no_validation_set
 from entrofed.core.params import Layout, Params
@@ -75,10 +75,10 @@ def _bound(
 ) -> float:
     error = (1 - confidence) / 2
     hits, alarms = int((inside > threshold).sum()), int((outside > threshold).sum())
-    true = 0.0 if hits == 0 else float(beta.ppf(error, hits, len(inside) - hits + 1))
-    false = 1.0 if alarms == len(outside) else float(beta.ppf(1 - error, alarms + 1, len(outside) - alarms))
+    true = 0.0 if hits == 0 else float(scipy.stats.beta.ppf(error, hits, len(inside) - hits + 1))
+    false = 1.0 if alarms == len(outside) else float(scipy.stats.beta.ppf(1 - error, alarms + 1, len(outside) - alarms))
     if gaussian:
-        mu = float(norm.ppf(true) - norm.ppf(false)) if true > 0 and false < 1 else 0.0
+        mu = float(scipy.stats.norm.ppf(true) - scipy.stats.norm.ppf(false)) if true > 0 and false < 1 else 0.0
         return gaussian_epsilon(max(mu, 0.0), delta)
     return max(log((true - delta) / false), 0.0) if true > delta else 0.0
 

@@ -9,8 +9,7 @@ and Su, Gaussian Differential Privacy, JRSS B 2022, Corollary 2.
 
 from math import exp, inf, log
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
+import scipy
 
 LARGEST = 1e6
 
@@ -23,7 +22,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     """
     if mu == 0:
         return 0.0
-    first, second = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    log_phi = scipy.special.log_ndtr
+    first, second = float(log_phi(mu / 2 - epsilon / mu)), epsilon + float(log_phi(-mu / 2 - epsilon / mu))
     return exp(first) - exp(min(second, first))
 
 
@@ -38,4 +38,4 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     high = mu * mu / 2 + mu * (2 * log(1 / delta)) ** 0.5 + 1
     if not high < LARGEST:
         return inf
-    return float(brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))
+    return float(scipy.optimize.brentq(lambda epsilon: gaussian_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))

@@ -7,8 +7,8 @@ import numpy as np
 from entrofed.charts.mixing import mixing_chart
 from entrofed.charts.report import peers_chart
 from entrofed.charts.topology import topology_chart
-from entrofed.core.graphs import build_graph, components
 from entrofed.core.seeds import stream
+from entrofed.core.topologies import build_graph, components
 from entrofed.errors import EntrofedError
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View

@@ -6,8 +6,8 @@ from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import softmax
 
 from entrofed.core.params import Params
 from entrofed.core.types import ClientTable, PartState, Selection, Update
@@ -87,7 +87,7 @@ class HierarchicalClusters(BiasTable):
         if not known.any():
             return groups, np.zeros(1)
         moves = np.array([state[row_key(client)] for client in clients[known].tolist()])
-        uneven = entropy(softmax(moves / self.temperature, axis=1))
+        uneven = entropy(scipy.special.softmax(moves / self.temperature, axis=1))
         distances = angles(moves) + self.balance * np.abs(uneven[:, None] - uneven)
         groups[known] = ward_clusters(distances, wanted)
         count = int(groups.max()) + 1
@@ -103,7 +103,7 @@ class HierarchicalClusters(BiasTable):
         falling: float,
     ) -> NDArray[np.float64]:
         """The probability of each client to be drawn next: of its cluster, times its share of the cluster's data."""
-        of_group = np.maximum(softmax(self.gamma * falling * scores), LEAST)
+        of_group = np.maximum(scipy.special.softmax(self.gamma * falling * scores), LEAST)
         odds = of_group[groups] * sizes / np.bincount(groups, weights=sizes)[groups]
         return np.asarray(odds / odds.sum())
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist, squareform
 
 from entrofed.core.params import Params
 from entrofed.core.parts import Sees, ServerRule
@@ -72,7 +72,7 @@ def scores(rows: Sequence[NDArray[Any]], close: int) -> NDArray[np.float64]:
     """
     squares = np.zeros(len(rows) * (len(rows) - 1) // 2)
     for block in blocks(rows):
-        squares += pdist(block, "sqeuclidean")
-    nearest = np.sort(squareform(squares), axis=1)  # the first is the row itself
+        squares += scipy.spatial.distance.pdist(block, "sqeuclidean")
+    nearest = np.sort(scipy.spatial.distance.squareform(squares), axis=1)  # the first is the row itself
     total: NDArray[np.float64] = nearest[:, 1 : 1 + max(0, close)].sum(axis=1)
     return total

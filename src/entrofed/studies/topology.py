@@ -12,16 +12,9 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.graphs import (
-    Nodes,
-    build_graph,
-    closed_groups,
-    closed_neighbourhoods,
-    mixing_matrix,
-    spectral_gap,
-    stationary,
-)
+from entrofed.core.graphs import Nodes, closed_groups, closed_neighbourhoods, mixing_matrix, spectral_gap, stationary
 from entrofed.core.seeds import stream
+from entrofed.core.topologies import build_graph
 from entrofed.data import PARTITIONS
 from entrofed.data.partition import label_counts
 from entrofed.errors import unknown

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import mean
 
-from scipy import stats
+import scipy
 
 from entrofed.suite.statistics import checked, holm, paired
 
@@ -77,8 +77,8 @@ def _compared(
         if by_hand.ties == n:
             p = 1.0
         elif error > 1e-12 * abs(middle):
-            p = float(2 * stats.t.sf(abs(middle) / error, n - k))
-        half = float(stats.t.ppf(0.975, n - k)) * error
+            p = float(2 * scipy.stats.t.sf(abs(middle) / error, n - k))
+        half = float(scipy.stats.t.ppf(0.975, n - k)) * error
         low, high = middle - half, middle + half
     sizes = sorted(len(rows) for rows in cells.values())
     return Pooled(

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf, sqrt
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from entrofed.errors import DataError
 from entrofed.suite.blocks import Block
@@ -51,13 +51,13 @@ def ranks(table: Mapping[str, Mapping[Block, float]], *, larger_is_better: bool 
         raise DataError(f"no (cell, seed) has a value of every method of {', '.join(table)}; leave out who has few")
     scores = np.array([[values[block] for block in blocks] for values in table.values()])
     k, n = scores.shape
-    mean_ranks = stats.rankdata(-scores if larger_is_better else scores, axis=0).mean(axis=1)
+    mean_ranks = scipy.stats.rankdata(-scores if larger_is_better else scores, axis=0).mean(axis=1)
     friedman_p = None
     if k > 2 and n > 1:
-        friedman_p = float(stats.friedmanchisquare(*scores).pvalue) if np.ptp(scores, axis=0).any() else 1.0
+        friedman_p = float(scipy.stats.friedmanchisquare(*scores).pvalue) if np.ptp(scores, axis=0).any() else 1.0
     difference = None
     if k > 1:
-        difference = float(stats.studentized_range.ppf(1 - LEVEL, k, inf)) / sqrt(2) * sqrt(k * (k + 1) / (6 * n))
+        difference = float(scipy.stats.studentized_range.ppf(1 - LEVEL, k, inf)) / sqrt(2) * sqrt(k * (k + 1) / (6 * n))
     order = np.argsort(mean_ranks, kind="stable")
     groups = _groups(mean_ranks[order], difference or 0.0)
     names, left_out = list(table), len(set().union(*table.values())) - n

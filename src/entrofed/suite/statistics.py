@@ -13,8 +13,8 @@ from statistics import mean, stdev
 from typing import Literal, get_args
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from entrofed.errors import ConfigError, DataError, unknown
 
@@ -111,12 +111,12 @@ def interval(
         return Interval(middle, None, None, None, n)
     spread = stdev(found)
     if method == "t" or spread == 0:
-        half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * spread / sqrt(n)
+        half = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * spread / sqrt(n)
         return Interval(middle, max(middle - half, bounds[0]), min(middle + half, bounds[1]), spread, n)
     if rng is None:
         raise ConfigError("a bootstrap interval draws at random: pass rng, a numpy.random.Generator")
     standard = (np.array(found) - middle) / spread
-    drawn = stats.bootstrap((standard,), np.mean, confidence_level=confidence, method="BCa", random_state=rng)
+    drawn = scipy.stats.bootstrap((standard,), np.mean, confidence_level=confidence, method="BCa", random_state=rng)
     low, high = (middle + spread * float(end) for end in drawn.confidence_interval)
     return Interval(middle, max(low, bounds[0]), min(high, bounds[1]), spread, n)
 
@@ -144,8 +144,8 @@ def paired(a: Iterable[float], b: Iterable[float]) -> Paired:
     if len(a) > 1:
         t_p = wilcoxon_p = 1.0
         if difference.any():
-            t_p = float(stats.ttest_1samp(difference, 0).pvalue) if np.ptp(difference) > 0 else None
-            wilcoxon_p = float(stats.wilcoxon(difference[difference != 0]).pvalue)
+            t_p = float(scipy.stats.ttest_1samp(difference, 0).pvalue) if np.ptp(difference) > 0 else None
+            wilcoxon_p = float(scipy.stats.wilcoxon(difference[difference != 0]).pvalue)
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
     return Paired(found.mean, found, wins, losses, len(a) - wins - losses, t_p, wilcoxon_p, len(a))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from entrofed.core.parts import Fact, Sees, Weigher
 from entrofed.core.types import Context, Update, Weighing
@@ -33,4 +33,4 @@ class LabelEntropy(Weigher):
         counts = context.clients.told(LabelCounts.name, f"weigher {self.name!r}")
         entropies = entropy_of_counts(counts[[update.client for update in updates]], base=self.base)
         origins = [{f"label_entropy_{self.base}": float(h)} for h in entropies]
-        return Weighing(np.asarray(softmax(entropies), np.float64), origins)
+        return Weighing(np.asarray(scipy.special.softmax(entropies), np.float64), origins)

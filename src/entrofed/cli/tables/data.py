@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from entrofed.core.graphs import components
 from entrofed.core.job import Network
+from entrofed.core.topologies import components
 from entrofed.data.catalog import CATALOG, data_directory, datasets
 from entrofed.data.federation import Federation
 from entrofed.data.fetch import verify

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from entrofed.data.dataset import Kind
-from entrofed.data.files.rows import Rows
 from entrofed.errors import ConfigError, unknown
+
+if TYPE_CHECKING:
+    from entrofed.data.files.rows import Rows
 
 Missing = Literal["refuse", "impute", "drop_rows"]
 
@@ -45,7 +47,7 @@ class Choice:
         """Raise a ConfigError if something is said that has no meaning for a table."""
         self.only(where, "a table", "label", "client", "test", "features", "drop", "missing")
 
-    def columns(self, rows: Rows) -> tuple[list[str], list[str]]:
+    def columns(self, rows: "Rows") -> tuple[list[str], list[str]]:
         """The names of the features, and of the columns that say label, client and test."""
         if self.label is None:
             raise ConfigError(

@@ -4,14 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from entrofed.core.graphs import TOPOLOGIES
 from entrofed.experiment.sections.section import Section, fit_options, was_run
 
 TOPOLOGY_KEYS = ("degree", "probability", "rewire", "edges", "path")
 
 
 class TopologySection(Section):
-    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.graphs` for the kinds."""
+    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.topologies` for the kinds."""
 
     kind: str = "full"
     """The graph: full, ring, line, star, grid, regular, erdos_renyi, small_world, scale_free, file."""
@@ -38,6 +37,8 @@ class TopologySection(Section):
     def _fits_kind(self, info: ValidationInfo) -> "TopologySection":
         if was_run(info):
             return self
+        from entrofed.core.topologies import TOPOLOGIES
+
         fit_options(self, "topology.kind", TOPOLOGIES, TOPOLOGY_KEYS)
         return self
 
