@@ -1,28 +1,30 @@
-# Every target sets up what it needs: a virtual environment in .venv with the versions of requirements.txt.
+# Every target sets up what it needs in .venv: to run, the versions of requirements.txt; to develop, those of
+# requirements-dev.txt besides.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: quickstart test test-fast lint docs bench soak clean
 
 quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
 	$(BIN)/entrofed quickstart
 
-test: $(VENV)/ready  ## all tests and doctests
+test: $(VENV)/ready-dev  ## all tests and doctests
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-test-fast: $(VENV)/ready  ## the tests that take no more than a moment each
+test-fast: $(VENV)/ready-dev  ## the tests that take no more than a moment each
 	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
 
-lint: $(VENV)/ready  ## style and types
+lint: $(VENV)/ready-dev  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(VENV)/ready  ## the documentation site, in site/; nothing in it needs a network
+docs: $(VENV)/ready-dev  ## the documentation site, in site/; nothing in it needs a network
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-bench: $(VENV)/ready  ## our engine and our selection against what everyone writes
+bench: $(VENV)/ready-dev  ## our engine and our selection against what everyone writes
 	$(BIN)/python benchmarks/local_training.py --compile
 	$(BIN)/python benchmarks/greedy_selection.py
 	$(BIN)/python benchmarks/gradient_table.py
@@ -31,13 +33,17 @@ bench: $(VENV)/ready  ## our engine and our selection against what everyone writ
 	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/flower.py
 
-soak: $(VENV)/ready  ## a campaign against docs/reliability.md: SOAK=10min SEED=0 make soak; counts go to soak.json
+soak: $(VENV)/ready-dev  ## a campaign against docs/reliability.md: SOAK=10min SEED=0 make soak; counts go to soak.json
 	$(BIN)/python -m tests.soak
 
 $(VENV)/ready: requirements.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(PIP) --no-compile --requirement requirements.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(VENV)/ready-dev: $(VENV)/ready requirements-dev.txt
+	$(PIP) --no-compile --requirement requirements-dev.txt
 	touch $@
 
 clean:
