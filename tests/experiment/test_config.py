@@ -465,7 +465,7 @@ experiments = st.fixed_dictionaries(
         "engine": st.fixed_dictionaries(
             {},
             optional={
-                "backend": st.sampled_from(["inline", "processes"]),
+                "backend": st.sampled_from(["auto", "inline", "processes"]),
                 "workers": st.integers(1, 64),
                 "compile": st.booleans(),
                 "timeout": positive(10**6),

@@ -172,6 +172,8 @@ def test_killed_again_and_again_on_the_command_line(tmp_path, unbroken):
         lr_decay = 0.97
         momentum = 0.9
         persist_optimizer = true
+        [engine]
+        backend = "processes"
         """
     )
     folder = RunFolder(tmp_path / "runs" / "t" / "seed-3")

@@ -11,7 +11,6 @@ from scipy.spatial import QhullError
 from scipy.stats import norm
 
 from entrofed.errors import DataError
-from entrofed.info import hull
 from entrofed.info.hull import by_linear_programs, peel, principal_coordinates, vertices
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4], [2, 2], [2, 0], [1, 3]], np.float64)
@@ -65,7 +64,7 @@ def test_near_twins_at_a_corner_do_not_delete_each_other(monkeypatch):
     def fails(points):
         raise QhullError("QH6154")
 
-    monkeypatch.setattr(hull, "Qhull", fails)
+    monkeypatch.setattr("scipy.spatial.ConvexHull", fails)
     assert vertices(points).tolist() == [0, 1, 2, 3]
 
 
@@ -110,7 +109,7 @@ def test_qhull_failing_changes_nothing(n, seed):
 
     expected = vertices(points).tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hull, "Qhull", fails)
+        patch.setattr("scipy.spatial.ConvexHull", fails)
         assert vertices(points).tolist() == expected
 
 

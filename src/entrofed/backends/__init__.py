@@ -2,13 +2,19 @@
 
 from collections.abc import Callable
 
+from entrofed.backends.auto import AutoBackend
 from entrofed.backends.base import Backend, Workload
 from entrofed.backends.inline import InlineBackend
-from entrofed.backends.processes import ProcessBackend
 from entrofed.core.plugins import announced
 from entrofed.errors import ConfigError, unknown
 
-__all__ = ["BACKENDS", "FLOWER", "Backend", "InlineBackend", "ProcessBackend", "Workload", "backend_of", "backends"]
+__all__ = ["BACKENDS", "FLOWER", "HERE", "Backend", "InlineBackend", "Workload", "backend_of", "backends"]
+
+
+def _processes(workers: int, timeout: float) -> Backend:
+    from entrofed.backends.processes import ProcessBackend
+
+    return ProcessBackend(workers, timeout=timeout)
 
 
 def _ray(workers: int, timeout: float) -> Backend:
@@ -18,11 +24,15 @@ def _ray(workers: int, timeout: float) -> Backend:
 
 
 BACKENDS: dict[str, Callable[[int, float], Backend]] = {
+    "auto": lambda workers, timeout: AutoBackend(workers, timeout=timeout),
     "inline": lambda workers, timeout: InlineBackend(),
-    "processes": lambda workers, timeout: ProcessBackend(workers, timeout=timeout),
+    "processes": _processes,
     "ray": _ray,
 }
 """By the name in ``engine.backend``; a number of workers, and the seconds that a task may take."""
+
+HERE = ("auto", "inline", "processes")
+"""Those of this machine alone."""
 
 FLOWER = "flower"
 """Clients are the nodes of a Flower grid, which comes with the ServerApp."""

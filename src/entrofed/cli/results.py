@@ -2,8 +2,9 @@
 
 import logging
 import sys
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -11,6 +12,11 @@ from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from entrofed.experiment.stored import StoredRun
 
 Target = Annotated[
     float | None, Parameter(help="Also rounds, megabytes and seconds to this test accuracy, for example 0.9.")
@@ -42,37 +48,51 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show a run: its setting, its course, its outcome."""
-    from entrofed.cli.tables.peers import peers_tables
     from entrofed.cli.tables.runs import run_facts, show_run
-    from entrofed.cli.tables.selection import selection_tables
-    from entrofed.cli.tables.weights import weights_tables
-    from entrofed.experiment.run_folder import find_runs
+    from entrofed.experiment.stored import find_stored
     from entrofed.suite.target import checked_target
 
-    folders = find_runs([run])
+    folders = find_stored([run])
     if not folders:
         raise ConfigError(f"{run}: there is no run here")
     if plot is not None and len(folders) > 1:
         raise ConfigError(f"{run}: there are {len(folders)} runs here; --plot draws one, such as {folders[0].path}")
     if target is not None:
         checked_target(target)
-    asked = ((selection, selection_tables), (weights, weights_tables), (peers, peers_tables))
+    asked = list(_tables(selection=selection, weights=weights, peers=peers))
     if as_json:
         emit("show", runs=[run_facts(folder, target) for folder in folders])
     for folder in folders if not as_json else ():
         show_run(folder, terminal.console, target)
-        for wanted, tables in asked:
-            for table in tables(folder) if wanted else ():
+        for tables in asked:
+            for table in tables(folder):
                 terminal.console.print(table)
     if plot is not None:
         from entrofed.charts.cohort_entropy import entropy_chart
         from entrofed.charts.mixing import mixing_chart
         from entrofed.charts.save import save_chart
         from entrofed.charts.weights import weights_chart
+        from entrofed.experiment.run_folder import RunFolder
 
         draw = mixing_chart if peers else weights_chart if weights else entropy_chart
-        save_chart(draw(folders[0]), plot)
+        save_chart(draw(RunFolder(folders[0].path)), plot)
         terminal.console.print(f"Picture: {plot}", highlight=False, markup=False)
+
+
+def _tables(*, selection: bool, weights: bool, peers: bool) -> Iterator[Callable[["StoredRun"], Iterable["Table"]]]:
+    """Functions of a run: the tables that are asked for."""
+    if selection:
+        from entrofed.cli.tables.selection import selection_tables
+
+        yield selection_tables
+    if weights:
+        from entrofed.cli.tables.weights import weights_tables
+
+        yield weights_tables
+    if peers:
+        from entrofed.cli.tables.peers import peers_tables
+
+        yield peers_tables
 
 
 def compare(

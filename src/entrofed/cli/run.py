@@ -21,7 +21,7 @@ def run(
     unset: Unset = None,
     seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
     backend: Annotated[
-        str | None, Parameter(help="Where clients train: inline, processes, ray or flower; as engine.backend.")
+        str | None, Parameter(help="Where clients train: auto, inline, processes, ray or flower; as engine.backend.")
     ] = None,
     resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
     overwrite: Annotated[bool, Parameter(help="Replace runs of the same name and seed.", negative="")] = False,

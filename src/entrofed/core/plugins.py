@@ -7,6 +7,9 @@ from typing import Any
 
 log = logging.getLogger("entrofed")
 
+PART_KINDS = ("selector", "weigher", "objective", "server")
+"""What a method is made of."""
+
 
 @cache
 def announced(kind: str) -> dict[str, Any]:

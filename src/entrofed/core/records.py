@@ -8,13 +8,15 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from dataclasses import fields as fields_of
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from entrofed.core.types import Update
 from entrofed.errors import DataError
 from entrofed.info.bounds import Alignment
+
+if TYPE_CHECKING:
+    from entrofed.core.types import Update
 
 Scalar = float | int | bool | str | None
 PLAIN = (float, int, bool, str, type(None))
@@ -60,7 +62,7 @@ class ClientRecord:
     """What its weight came from."""
 
     @classmethod
-    def of(cls, update: Update, weight: float, origin: Mapping[str, Any] | None = None) -> "ClientRecord":
+    def of(cls, update: "Update", weight: float, origin: Mapping[str, Any] | None = None) -> "ClientRecord":
         """What is noted of an update."""
         return cls(
             update.client,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from entrofed.backends import HERE
 from entrofed.backends.base import Workload
 from entrofed.client.augment import NEED_COLOUR
 from entrofed.client.device import check_device
@@ -106,7 +107,7 @@ def prepare(
     except ValueError as error:
         raise ConfigError(str(error)) from None
     called, there = compiler()
-    here = experiment.engine.backend in ("inline", "processes")
+    here = experiment.engine.backend in HERE
     if here:
         check_device(experiment.engine.device)
     if experiment.engine.compile and here and not there:

@@ -61,6 +61,11 @@ def read_listed(path: Path) -> bytes:
     return raw
 
 
+def is_listed(path: Path) -> bool:
+    """Whether the manifest says what is in the file."""
+    return path.name in _read(path.parent)
+
+
 def _read(folder: Path) -> dict[str, list[str]]:
     """What is listed; nothing if there is no manifest, or if it is damaged itself: it vouches for no content then."""
     try:

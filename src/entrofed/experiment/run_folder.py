@@ -40,7 +40,8 @@ from entrofed.core.records import RoundRecord
 from entrofed.data.federation import Federation
 from entrofed.errors import CheckpointError, ConfigError, DataError, EntrofedError
 from entrofed.experiment.config import Experiment, read, to_toml
-from entrofed.experiment.manifest import list_grown, read_listed, seal_holds, sealed, unlist, write_listed
+from entrofed.experiment.manifest import list_grown, read_listed, sealed, unlist, write_listed
+from entrofed.experiment.stored import REPLACED, StoredRun, find_stored
 from entrofed.experiment.toml import flat
 from entrofed.files import open_own, sweep, write_whole
 from entrofed.privacy.counts import Release
@@ -48,8 +49,8 @@ from entrofed.registry import PART_KINDS, describe
 
 T = TypeVar("T")
 
-REPLACED, LOCK = ".replaced", "lock"
-"""The run that is being replaced, and the file that holds a folder."""
+LOCK = "lock"
+"""The file that holds a folder."""
 
 
 def json_line(record: RoundRecord) -> str:
@@ -58,24 +59,13 @@ def json_line(record: RoundRecord) -> str:
 
 
 @dataclass(frozen=True)
-class RunFolder:
+class RunFolder(StoredRun):
     """Reads and writes the files of one run."""
-
-    path: Path
 
     @property
     def checkpoints(self) -> Path:
         """Where the checkpoints lie."""
         return self.path / "checkpoints"
-
-    @property
-    def label(self) -> str:
-        """How the run is called in tables."""
-        return f"{self.path.parent.name}/{self.path.name}"
-
-    def exists(self) -> bool:
-        """Whether a run was started here."""
-        return (self.path / "experiment.toml").exists()
 
     def check(self, experiment: Experiment, *, resume: bool, overwrite: bool = False) -> None:
         """Raise a ConfigError if a run of this experiment cannot begin, or go on, here."""
@@ -111,48 +101,6 @@ class RunFolder:
         read_listed(self.path / "experiment.toml")
         return read(self.path / "experiment.toml", stored=True)
 
-    def method(self) -> dict[str, Any] | None:
-        """The parts of the method with their hyperparameters, and what leaves a client; None of older runs."""
-        return self._json("method.json")
-
-    def _json(self, name: str) -> dict[str, Any] | None:
-        try:
-            return dict(json.loads(read_listed(self.path / name)))
-        except (FileNotFoundError, ValueError, TypeError, RecursionError):
-            return None
-
-    def records(self) -> list[RoundRecord]:
-        """The rounds recorded so far; a half-written last line (a run that was killed) is left out."""
-        path = self.path / "metrics.jsonl"
-        try:
-            lines = read_listed(path).split(b"\n")
-        except FileNotFoundError:
-            return []
-        records: list[RoundRecord] = []
-        for number, line in enumerate(lines[:-1]):
-            try:
-                words = line.decode()
-                if not seal_holds(words):
-                    raise DataError("its digest is another")
-                records.append(RoundRecord.from_json(json.loads(words)))
-            except (ValueError, DataError, RecursionError) as error:
-                raise CheckpointError(f"{path}: line {number + 1} is damaged: {error}") from None
-        return records
-
-    def summary(self) -> dict[str, Any] | None:
-        """Final figures, if the run is finished."""
-        try:
-            found: dict[str, Any] = json.loads(read_listed(self.path / "summary.json"))
-            if not isinstance(found, dict):
-                raise TypeError
-        except FileNotFoundError:
-            return None
-        except (ValueError, TypeError, RecursionError):
-            raise CheckpointError(
-                f"{self.path / 'summary.json'}: not readable; 'entrofed resume' writes it anew"
-            ) from None
-        return found
-
     def check_data(self, federation: Federation) -> None:
         """Raise a DataError if the run was started with other data of the user's own."""
         before = (self.federation_facts() or {}).get("sha256")
@@ -174,10 +122,6 @@ class RunFolder:
             "label_counts": federation.label_counts.tolist(),
         }
         write_listed(self.path / "federation.json", json.dumps(content) + "\n")
-
-    def federation_facts(self) -> dict[str, Any] | None:
-        """What :meth:`keep_federation` stored."""
-        return self._json("federation.json")
 
     def keep_release(self, released: Release) -> None:
         """Store label counts at the moment they leave the clients."""
@@ -321,13 +265,7 @@ def readable(folders: Iterable[RunFolder], read: Callable[[RunFolder], T]) -> li
 
 def find_runs(paths: list[Path]) -> list[RunFolder]:
     """The runs at or below the given folders."""
-    found: list[RunFolder] = []
-    for path in paths:
-        if not path.is_dir():
-            raise ConfigError(f"{path}: there is no such folder of runs")
-        below = sorted(file.parent for file in path.rglob("experiment.toml") if REPLACED not in file.parts)
-        found += [RunFolder(folder) for folder in below]
-    return found
+    return [RunFolder(run.path) for run in find_stored(paths)]
 
 
 def environment() -> dict[str, Any]:

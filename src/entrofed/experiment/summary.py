@@ -1,8 +1,10 @@
 """What a run comes to."""
 
+from collections.abc import Mapping
 from statistics import mean
 from typing import Any
 
+from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.records import RoundRecord
 
 
@@ -43,3 +45,11 @@ def asked_of(records: list[RoundRecord]) -> dict[str, dict[str, float | None]]:
         for where, found in (("test", record.test), ("id", record.in_distribution)):
             last[where] |= {} if found is None else found.extra
     return {f"metrics_{where}": values for where, values in last.items() if values}
+
+
+def asked_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
+    """The metrics that an experiment asks for, at the end of a run: on the test set, and fairness on held-out data."""
+    test, inside = summary.get("metrics_test") or {}, summary.get("metrics_id") or {}
+    fairness = {f"id_{name}": value for name, value in inside.items() if name.startswith(CLIENT_ACCURACY)}
+    ended = {"test_accuracy_at_end": found["accuracy"]} if (found := summary.get("at_end")) else {}
+    return {f"test_{name}": value for name, value in test.items()} | fairness | ended

@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import PydanticSchemaGenerationError, TypeAdapter, ValidationError
 
 from entrofed.core.parts import Method
+from entrofed.core.plugins import PART_KINDS as PART_KINDS
 from entrofed.core.plugins import announced
 from entrofed.errors import ConfigError, blamed, unknown
 from entrofed.facts import FACTS
@@ -43,7 +44,6 @@ OURS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "model": MODELS,
 }
 """By kind; :mod:`entrofed.methods` adds the recipes, which are made of these."""
-PART_KINDS = ("selector", "weigher", "objective", "server")
 
 
 @cache

@@ -16,10 +16,9 @@ from entrofed.errors import CheckpointError, ConfigError
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.run_folder import RunFolder, readable
 from entrofed.experiment.sections.data import DataSection
-from entrofed.experiment.summary import asked_of, summarize
+from entrofed.experiment.summary import asked_metrics, asked_of, summarize
 from entrofed.info.entropy import Floats
 from entrofed.peer.whole import whole_runs
-from entrofed.suite.compare import asked_metrics
 from entrofed.suite.target import Reached, elapsed, first_reaching
 
 

@@ -3,13 +3,13 @@
 import csv
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.errors import ConfigError, unknown
 from entrofed.experiment.run_folder import RunFolder, find_runs, readable
+from entrofed.experiment.summary import asked_metrics
 from entrofed.suite.statistics import Row, compare
 from entrofed.suite.target import NOT_REACHED, to_target
 
@@ -23,14 +23,6 @@ METRICS = {
 COSTS = {"rounds": "rounds", "megabytes": "MB", "seconds": "s", "virtual_seconds": "virtual s"}
 """What it takes to reach a target, with their titles."""
 TO_TARGET = "_to_target"
-
-
-def asked_metrics(summary: Mapping[str, Any]) -> dict[str, float | None]:
-    """The metrics that an experiment asks for, at the end of a run: on the test set, and fairness on held-out data."""
-    test, inside = summary.get("metrics_test") or {}, summary.get("metrics_id") or {}
-    fairness = {f"id_{name}": value for name, value in inside.items() if name.startswith(CLIENT_ACCURACY)}
-    ended = {"test_accuracy_at_end": found["accuracy"]} if (found := summary.get("at_end")) else {}
-    return {f"test_{name}": value for name, value in test.items()} | fairness | ended
 
 
 def summaries_of(paths: list[Path]) -> dict[Path, dict[int, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from entrofed.backends import Backend, backend_of
+from entrofed.backends import HERE, Backend, backend_of
 from entrofed.core.records import RoundRecord
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.experiment.config import Experiment
@@ -13,12 +13,8 @@ from entrofed.experiment.rounds import Observer
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.experiment.sections.engine import EngineSection
-from entrofed.suite.side_by_side import Player, heard, players
 
 Runs = Sequence[tuple[Experiment, RunFolder]]
-
-HERE = ("inline", "processes")
-"""Engines of this machine alone."""
 
 
 class PlayObserver:
@@ -118,6 +114,8 @@ def _play_side_by_side(
     *,
     keep_going: bool,
 ) -> dict[str, EntrofedError]:
+    from entrofed.suite.side_by_side import Player, heard, players
+
     for experiment, folder in runs:
         if experiment.engine.backend not in HERE:
             raise ConfigError(

@@ -8,7 +8,7 @@ from rich.table import Table
 from entrofed.cli.tables.cells import cell
 from entrofed.core.records import Metrics, RoundRecord
 from entrofed.errors import ConfigError
-from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.stored import StoredRun
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.papers.results import NEAR, convergence
 
@@ -16,7 +16,7 @@ LINES = 12
 """Rounds of a course that are printed, about."""
 
 
-def peers_tables(run: RunFolder) -> Iterator[Table]:
+def peers_tables(run: StoredRun) -> Iterator[Table]:
     """Each node after the last evaluation, and the course of consensus."""
     records = [(record, record.test) for record in run.records() if record.peers and record.test is not None]
     if not records:

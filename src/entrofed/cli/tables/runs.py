@@ -12,12 +12,11 @@ from rich.text import Text
 
 from entrofed.cli.console import CONTROL
 from entrofed.cli.tables.cells import cell, sparkline
+from entrofed.core.plugins import PART_KINDS
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
-from entrofed.experiment.run_folder import RunFolder, find_runs
-from entrofed.experiment.summary import asked_of
-from entrofed.registry import PART_KINDS
-from entrofed.suite.compare import asked_metrics
+from entrofed.experiment.stored import StoredRun, find_stored
+from entrofed.experiment.summary import asked_metrics, asked_of
 from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
 
@@ -30,23 +29,22 @@ def status_of(summary: Mapping[str, Any] | None) -> str:
 def listed(folder: Path) -> list[dict[str, Any]]:
     """All runs below a folder, with how far they are; of a damaged one, where it is."""
     found: list[dict[str, Any]] = []
-    for run in find_runs([folder]):
+    for run in find_stored([folder]):
         entry: dict[str, Any] = {"run": run.label, "path": run.path, "status": "damaged"}
         found.append(entry)
         try:
-            experiment, summary, records = run.experiment(), run.summary(), run.records()
+            heading, summary, (rounds, last, best) = run.heading(), run.summary(), run.outcome()
         except EntrofedError:
             continue
-        tests = [record.test.accuracy for record in records if record.test is not None]
         entry |= {
             "status": status_of(summary),
-            "data": experiment.data.name,
-            "method": experiment.method.name,
-            "seed": experiment.seed,
-            "played": len(records),
-            "rounds": experiment.rounds,
-            "accuracy": tests[-1] if tests else None,
-            "best": max(tests, default=None),
+            "data": heading.data,
+            "method": heading.method,
+            "seed": heading.seed,
+            "played": rounds,
+            "rounds": heading.rounds,
+            "accuracy": last,
+            "best": best,
         }
     return found
 
@@ -66,7 +64,7 @@ def runs_table(runs: Iterable[Mapping[str, Any]]) -> Table:
     return table
 
 
-def run_facts(run: RunFolder, target: float | None = None) -> dict[str, Any]:
+def run_facts(run: StoredRun, target: float | None = None) -> dict[str, Any]:
     """One run: setting, course, outcome; and what it took to reach a target accuracy."""
     records, summary = run.records(), run.summary()
     asked = {} if target is None else {"target": target, "reached": to_target(records, target)}
@@ -74,7 +72,7 @@ def run_facts(run: RunFolder, target: float | None = None) -> dict[str, Any]:
         "run": run.label,
         "path": run.path,
         "status": status_of(summary),
-        "experiment": run.experiment().model_dump(mode="json", exclude_none=True),
+        "experiment": run.settings(),
         "method": run.method(),
         "records": [record.to_json() for record in records],
         "summary": summary,
@@ -82,15 +80,14 @@ def run_facts(run: RunFolder, target: float | None = None) -> dict[str, Any]:
     }
 
 
-def show_run(run: RunFolder, console: Console, target: float | None = None) -> None:
+def show_run(run: StoredRun, console: Console, target: float | None = None) -> None:
     """One run: setting, course, outcome; and what it took to reach a target accuracy."""
-    experiment, records, summary = run.experiment(), run.records(), run.summary()
+    heading, records, summary = run.heading(), run.records(), run.summary()
     setting = Table.grid(padding=(0, 2))
-    data = f"{experiment.data.name}, {experiment.data.partition}, seed {experiment.seed}"
-    setting.add_row("data", _plain(data))
-    setting.add_row("model", _plain(str(experiment.model)))
+    setting.add_row("data", _plain(f"{heading.data}, {heading.partition}, seed {heading.seed}"))
+    setting.add_row("model", _plain(heading.model))
     setting.add_row("method", _plain(method_words(run)))
-    setting.add_row("rounds", f"{len(records)} of {experiment.rounds}" + ("" if summary else " (unfinished)"))
+    setting.add_row("rounds", f"{len(records)} of {heading.rounds}" + ("" if summary else " (unfinished)"))
     console.rule(escape(run.label))
     console.print(setting)
     tests = [(record, record.test) for record in records if record.test is not None]
@@ -152,14 +149,14 @@ def _asked_table(records: list[RoundRecord]) -> Table:
     return table
 
 
-def method_words(run: RunFolder) -> str:
+def method_words(run: StoredRun) -> str:
     """The method's name and its parts; of runs that have not stored these, the parts that the experiment file names."""
-    method = run.experiment().method
+    heading = run.heading()
     parts = (run.method() or {}).get("parts")
     if isinstance(parts, Mapping):
-        return f"{method.name}: " + ", ".join(part_words(parts.get(kind)) for kind in PART_KINDS)
-    given = {kind: spec for kind in PART_KINDS if (spec := getattr(method, kind)) is not None}
-    return ": ".join([method.name, *filter(None, [", ".join(f"{k} {part_words(s)}" for k, s in given.items())])])
+        return f"{heading.method}: " + ", ".join(part_words(parts.get(kind)) for kind in PART_KINDS)
+    given = ", ".join(f"{kind} {part_words(spec)}" for kind, spec in heading.parts.items())
+    return f"{heading.method}: {given}" if given else heading.method
 
 
 def part_words(spec: Any) -> str:

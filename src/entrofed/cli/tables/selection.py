@@ -8,13 +8,13 @@ from rich.table import Table
 
 from entrofed.cli.tables.cells import cell
 from entrofed.core.records import RoundRecord
-from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.stored import StoredRun
 
 SHOWN = 3
 """Rounds that are printed client by client, counted from the last."""
 
 
-def selection_tables(run: RunFolder) -> Iterator[Table]:
+def selection_tables(run: StoredRun) -> Iterator[Table]:
     """The picks of the last rounds, and who took part how often."""
     records = run.records()
     for record in records[-SHOWN:]:

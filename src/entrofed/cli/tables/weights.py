@@ -9,13 +9,13 @@ from rich.table import Table
 from entrofed.cli.tables.cells import cell, sparkline
 from entrofed.cli.tables.selection import SHOWN
 from entrofed.core.records import RoundRecord
-from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.stored import StoredRun
 
 MOST_ROWS = 40
 """Clients that are listed: those that count most and those that count least."""
 
 
-def weights_tables(run: RunFolder) -> Iterator[Table]:
+def weights_tables(run: StoredRun) -> Iterator[Table]:
     """The weights of the last rounds with what they came from, and each client's over all rounds."""
     records = [record for record in run.records() if record.clients]
     for record in records[-SHOWN:]:

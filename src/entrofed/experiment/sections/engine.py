@@ -14,9 +14,9 @@ from entrofed.experiment.sections.section import Section, was_run
 class EngineSection(Section):
     """Where the work is done. Only ``compile``, ``precision`` and the kind of ``device`` change results."""
 
-    backend: str = "processes"
-    """Who does the work: ``processes``, ``inline`` (this process alone), ``ray`` or ``flower``; the bits are the
-    same."""
+    backend: str = "auto"
+    """Who does the work: ``inline`` (this process alone), ``processes``, ``auto`` (inline for two seconds of small
+    work, then processes), ``ray`` or ``flower``; the bits are the same."""
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Worker processes; as many as there are cores unless given."""
     device: str = "cpu"
@@ -59,7 +59,7 @@ class EngineSection(Section):
     @model_validator(mode="after")
     def _not_too_many(self, info: ValidationInfo) -> "EngineSection":
         most = max(64, 4 * (os.cpu_count() or 1))
-        if self.backend == "processes" and self.workers > most and not was_run(info):
+        if self.backend in ("auto", "processes") and self.workers > most and not was_run(info):
             raise ValueError(
                 f"engine.workers = {self.workers}: this machine has {os.cpu_count()} cores, and more than {most} "
                 "workers take longer to start than they save; choose fewer"

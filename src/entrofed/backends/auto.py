@@ -1,0 +1,67 @@
+"""Tasks done in this process as long as there is little to do, and by worker processes from then on.
+
+To start workers takes seconds, in which small work is long done. The bits are the same either way.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from entrofed.backends.base import Backend, Workload
+from entrofed.backends.inline import InlineBackend
+from entrofed.core.tasks import Task
+
+log = logging.getLogger("entrofed")
+
+START = 2.0
+"""Seconds of work in this process after which workers are started: about what it takes to start them."""
+LARGE = 1e9
+"""Samples to pass over times parameters, from which on workers do the tasks at once: a second, and more."""
+
+
+class AutoBackend(Backend):
+    """Inline until that has taken ``START`` seconds, or tasks are ``LARGE``; with one worker, for good.
+
+    Where a model is compiled, workers do that from the start: it takes longer than to start them.
+    """
+
+    def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
+        self._count, self._timeout, self._spent = workers, timeout, 0.0
+        self._backend: Backend = InlineBackend()
+        self._workload: Workload | None = None
+
+    def open(self, workload: Workload) -> None:
+        """Set up the data and the model of an experiment."""
+        self._workload = workload
+        self._backend.open(workload)
+
+    def run(self, tasks: Sequence[Task]) -> list[Any]:
+        """Do the tasks, here or on workers."""
+        if self._pays(tasks):
+            self._start()
+        before = time.monotonic()
+        outcomes = self._backend.run(tasks)
+        self._spent += time.monotonic() - before
+        return outcomes
+
+    def _pays(self, tasks: Sequence[Task]) -> bool:
+        """Whether to start workers now."""
+        workload = self._workload
+        if workload is None or self._count == 1 or not isinstance(self._backend, InlineBackend):
+            return False
+        far = [task.cost for task in tasks if not task.near]
+        work = sum(far) * workload.layout.trainable
+        return bool(workload.compiled) or (len(far) > 1 and (self._spent > START or work > LARGE))
+
+    def _start(self) -> None:
+        from entrofed.backends.processes import ProcessBackend
+
+        log.info("from here on, %d worker processes", self._count)
+        self._backend = ProcessBackend(self._count, timeout=self._timeout)
+        if self._workload is not None:
+            self._backend.open(self._workload)
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        self._backend.close()

@@ -1,0 +1,94 @@
+"""Small work is done here, larger work by workers, with the same bits."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.conftest import Bench
+
+from entrofed.backends import auto
+from entrofed.backends.auto import AutoBackend
+from entrofed.backends.base import Workload
+from entrofed.backends.inline import InlineBackend
+from entrofed.backends.processes import ProcessBackend
+from entrofed.core.tasks import EvaluateTask
+from entrofed.data.federation import Federation
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many workers were started, each time; they are no processes here."""
+    found: list[int] = []
+
+    class Watched(InlineBackend):
+        def __init__(self, workers: int, *, timeout: float) -> None:
+            super().__init__()
+            found.append(workers)
+
+    monkeypatch.setattr("entrofed.backends.processes.ProcessBackend", Watched)
+    monkeypatch.setattr(auto, "InlineBackend", type("Here", (InlineBackend,), {}))
+    return found
+
+
+@pytest.fixture
+def workload(digits: Federation, bench: Bench) -> Workload:
+    return Workload(digits, bench.build, bench.layout)
+
+
+@pytest.fixture
+def tasks(bench: Bench) -> list[EvaluateTask]:
+    return [EvaluateTask(bench.params, "test", np.arange(first, first + 20)) for first in (0, 20)]
+
+
+def test_small_work_starts_nothing(started: list[int], workload: Workload, tasks: list[EvaluateTask]) -> None:
+    backend = AutoBackend(2)
+    backend.open(workload)
+    backend.run(tasks)
+    assert started == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "limit", "tasks_at_once", "expected"),
+    [(2, "START", 2, [2]), (2, "LARGE", 2, [2]), (1, "START", 2, []), (1, "LARGE", 2, []), (2, "START", 1, [])],
+)
+def test_workers_are_started_once_where_they_pay(
+    monkeypatch: pytest.MonkeyPatch,
+    started: list[int],
+    workload: Workload,
+    tasks: list[EvaluateTask],
+    workers: int,
+    limit: str,
+    tasks_at_once: int,
+    expected: list[int],
+) -> None:
+    monkeypatch.setattr(auto, limit, -1.0)
+    backend = AutoBackend(workers)
+    backend.open(workload)
+    for _ in range(2):
+        backend.run(tasks[:tasks_at_once])
+    assert started == expected
+
+
+def test_a_compiled_model_is_compiled_once(started: list[int], workload: Workload, tasks: list[EvaluateTask]) -> None:
+    backend = AutoBackend(2)
+    backend.open(workload)
+    backend._workload = replace(workload, compiled=True)  # to compile it takes long
+    backend._start = lambda: started.append(0)  # type: ignore[method-assign]
+    backend.run(tasks)
+    assert started == [0]
+
+
+@pytest.mark.slow
+def test_the_change_to_workers_changes_no_bit(
+    monkeypatch: pytest.MonkeyPatch, workload: Workload, tasks: list[EvaluateTask]
+) -> None:
+    backend = AutoBackend(2)
+    backend.open(workload)
+    try:
+        here = backend.run(tasks)
+        monkeypatch.setattr(auto, "START", 0.0)
+        there = backend.run(tasks)
+        assert isinstance(backend._backend, ProcessBackend)
+    finally:
+        backend.close()
+    assert [sums.loss for sums in here] == [sums.loss for sums in there]
