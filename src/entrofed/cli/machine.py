@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass
 from math import isfinite
 from typing import Annotated, Any
 
-import numpy as np
 from cyclopts import Parameter
 
 from entrofed import __version__
@@ -24,9 +23,12 @@ def emit(schema: str, **content: Any) -> None:
 def plain(value: Any) -> Any:
     """A value as JSON has it: what is no finite number is null, what has no form of its own is text.
 
+    >>> import numpy as np
     >>> plain({"lr": np.float32(0.5), "loss": float("inf"), "out": Path("runs")})
     {'lr': 0.5, 'loss': None, 'out': 'runs'}
     """
+    import numpy as np
+
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
