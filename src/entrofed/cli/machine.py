@@ -24,6 +24,7 @@ def plain(value: Any) -> Any:
     """A value as JSON has it: what is no finite number is null, what has no form of its own is text.
 
     >>> import numpy as np
+    >>> from pathlib import Path
     >>> plain({"lr": np.float32(0.5), "loss": float("inf"), "out": Path("runs")})
     {'lr': 0.5, 'loss': None, 'out': 'runs'}
     """
