@@ -587,7 +587,9 @@ def test_what_a_server_rule_must_see(part: Any) -> None:
     if part.replaces_network:  # it has its own layers, which are not those of the models here
         assert part.sees == "models"
     else:
-        assert alike == (part.sees == "sum")
+        assert alike == (part.sees != "models")
+    told = [fact for fact in part.facts if fact.when != "once"]
+    assert (part.sees == "sum") == (alike and not told and not part.replaces_network)
 
 
 @of_kind("server")

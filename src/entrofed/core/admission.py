@@ -179,6 +179,8 @@ def _remembered(memory: PartState, name: str) -> NDArray[np.float64]:
 
 def _as_ordered(task: TrainTask, update: Update, *, exact: bool) -> Update | str:
     """The update with plain numbers; or what cannot have come of the task; ``exact``: if its start is known."""
+    if update.params.hidden:
+        return update
     examples, steps = int(update.num_examples), int(update.num_steps)
     rule = task.rule
     low, high = ordered_steps(task.training, examples, None if rule is None else rule.max_steps(task))

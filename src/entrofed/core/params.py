@@ -13,7 +13,7 @@ which vector is which tensor.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -64,6 +64,9 @@ class Params:
 
     values: Floats
     counters: NDArray[np.int64]
+
+    hidden: ClassVar[bool] = False
+    """Whether nobody here can look at it; see :mod:`entrofed.privacy.secure`."""
 
     @property
     def nonfinite(self) -> int:

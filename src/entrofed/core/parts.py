@@ -230,6 +230,22 @@ class ClientRule(Part, Protocol):
         """The update with what else the server must know of it, and what the client keeps."""
         return update
 
+    def divisor(self, update: Update) -> float:
+        """Under secure aggregation: what the client divides the step of its parameters by."""
+        return 1.0
+
+    def sums(self, layout: Layout) -> Mapping[str, int]:
+        """Under secure aggregation: what clients add up besides their weighted steps, and how many numbers it has."""
+        return {}
+
+    def addend(self, update: Update, start: Params, weight: float, layout: Layout) -> PartState:
+        """What one client adds to each of these sums; ``start``: the model that it trained from."""
+        return {}
+
+    def summed(self, sums: PartState) -> PartState:
+        """The sums as facts of the one update that the server rule gets in place of all."""
+        return sums
+
 
 @runtime_checkable
 class ServerRule(Part, Protocol):

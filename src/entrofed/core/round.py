@@ -9,7 +9,7 @@ the two itself. :func:`pool` is what a server and every peer does with the updat
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -152,6 +152,10 @@ class Evaluation(Protocol):
         ...
 
 
+Train = Callable[[Job, State, RoundPlan], Sequence[Any]]
+"""How a round's tasks get done, where that takes more than a backend: what came of each."""
+
+
 def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
     """Choose who trains."""
     watch, method, rules, clients = Stopwatch(), job.method, job.rules, job.clients
@@ -279,11 +283,13 @@ def pool(job: Job, state: State, updates: Sequence[Update], draws: Mapping[int, 
     return Pooled(params, server, weighing, enough=True, seconds=watch.seconds)
 
 
-def run_round(job: Job, state: State, backend: Backend, evaluation: Evaluation) -> tuple[State, RoundRecord]:
-    """Play one round; returns the state after it and its record."""
+def run_round(
+    job: Job, state: State, backend: Backend, evaluation: Evaluation, train: Train | None = None
+) -> tuple[State, RoundRecord]:
+    """Play one round; returns the state after it and its record. ``train``: in place of the backend."""
     plan = plan_round(job, state, backend)
     watch = Stopwatch()
-    answers = backend.run(plan.tasks)
+    answers = backend.run(plan.tasks) if train is None else train(job, state, plan)
     watch.lap("train")
     training = watch.seconds
     outcome = finish_round(job, state, plan, answers)

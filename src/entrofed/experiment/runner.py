@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.ending import finish_run
 from entrofed.core.gossip import gossip_round
 from entrofed.core.records import RoundRecord
-from entrofed.core.round import run_round, tell_once
+from entrofed.core.round import Train, run_round, tell_once
 from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, protected, release_once
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.evaluation import FederationEvaluation
@@ -48,6 +49,7 @@ def run(
     observer: Observer = lambda record: None,
     setup: Setup | None = None,
     trackers: Sequence[Tracker] = (),
+    train: Train | None = None,
 ) -> dict[str, Any]:
     """Run an experiment in a folder, from the start or from its last checkpoint; returns the summary.
 
@@ -55,7 +57,7 @@ def run(
     ``from_scratch``: where no checkpoint is intact, begin anew instead of raising a CheckpointError.
 
     ``setup``: what :func:`~entrofed.experiment.build.prepare` made of it, if that is at hand. ``trackers`` are told of
-    the run beside those that the experiment names.
+    the run beside those that the experiment names. ``train``: how the tasks of a round are done, if not by the backend.
 
     Streams of randomness are keyed by round, so a resumed run draws what the unbroken run would have drawn:
     the models and records are the same, bit for bit.
@@ -104,7 +106,7 @@ def run(
                 )
                 if job.network is None:
                     job = replace(job, predict=evaluation.predict)
-                play = run_round if job.network is None else gossip_round
+                play = partial(run_round, train=train) if job.network is None else gossip_round
 
                 def seen(record: RoundRecord) -> None:
                     told.log(record)

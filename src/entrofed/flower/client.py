@@ -23,7 +23,7 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.flower.allowance import FREE, Allowance
 from entrofed.flower.answers import answered, answering, answers_about_labels, asked_fact, released_counts
 from entrofed.flower.arrays import Format
-from entrofed.flower.secure_client import KEYS, SECURE, SHARES, UNMASK, answer_secure, masked_update
+from entrofed.flower.secure_client import KEYS, SECURE, SHARES, UNMASK, answer_secure, kept_here, masked_update
 from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, ORDER, read_task, write_update
 
 __all__ = ["LocalData", "Task", "answering", "client_app", "released_counts", "trained_app"]
@@ -115,12 +115,15 @@ def trained_app(
             local = local_of(context, json.loads(str(words))["client"])
             form = Format.by_layout(local.model.layout)
             task = read_task(message.content, form)
+            secure = SECURE in message.content.config_records
+            task = kept_here(task, context) if secure else task
             task.objective.check(local.model.module)
             task.objective.check_classes(local.data.classes)
             allowance.pay(task, context)
             update = train_client(task, local.data, local.model)
-            if SECURE in message.content.config_records:
-                return Message(masked_update(task, update, message.content, context), reply_to=message)
+            if secure:
+                masked = masked_update(task, update, message.content, context, form.layout)
+                return Message(masked, reply_to=message)
             allowance.check_open()
         return Message(write_update(update, form), reply_to=message)
 

@@ -29,6 +29,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.flower.client import Local, trained_app
 from entrofed.flower.grid import GridBackend, Roster
+from entrofed.flower.protected import masked_training
 
 log = logging.getLogger("entrofed")
 
@@ -44,11 +45,6 @@ def checked_for_flower(experiment: Experiment) -> None:
         raise ConfigError(
             "Flower has a server and no edges between clients, so a [topology] cannot be played on it; "
             "choose engine.backend = 'ray' to spread peers over machines"
-        )
-    if experiment.privacy is not None and experiment.privacy.secure:
-        raise ConfigError(
-            "privacy.secure: an experiment file is simulated, on any other backend; a deployment with masks is an "
-            "EntroStrategy(..., privacy={'secure': True})"
         )
 
 
@@ -103,7 +99,10 @@ def play_on(
         raise EntrofedError(f"no node with the name of one of {clients} clients has come within {WAIT:.0f} s")
     log.info("%d of %d clients are there", len(roster.present()), clients)
     backend = GridBackend(grid, roster, experiment.engine.timeout)
+    secure = experiment.privacy is not None and experiment.privacy.secure
     how: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "from_scratch": from_scratch}
+    if secure:
+        how["train"] = masked_training(grid, roster, experiment.engine.timeout)
     return run(experiment, folder, backend=backend, observer=observer, setup=setup, **how)
 
 

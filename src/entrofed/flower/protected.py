@@ -5,20 +5,24 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from entrofed.core.job import Job
-from entrofed.core.parts import Method, Objective, TrainTask
+from entrofed.core.parts import Method, TrainTask
+from entrofed.core.round import RoundPlan, Train
 from entrofed.core.types import ClientTable, Context, Failure, State, Update
 from entrofed.core.validation import safe_weights
 from entrofed.errors import ConfigError
 from entrofed.experiment.protection import protect
 from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.sections.privacy import PrivacySection
+from entrofed.flower.arrays import Format
+from entrofed.flower.grid import PATIENCE, Roster, content_of, exchange, message, most_bytes
 from entrofed.flower.secure_client import SECURE
 from entrofed.flower.secure_server import Session
-from entrofed.privacy.secure import MaskedSum, SealedParams, Secure
+from entrofed.flower.wire import write_task
+from entrofed.privacy.secure import MaskedSum, SealedParams, Secure, addend_size
 
 NOT_A_NUMBER = float("nan")
 
@@ -33,12 +37,6 @@ def check_privacy(privacy: PrivacySection, section: MethodSection, method: Metho
         raise ConfigError(
             "EntroStrategy: privacy.updates.noise is needed, because nobody knows beforehand how many clients come; "
             "'entrofed privacy plan' finds it"
-        )
-    keeps = method.server.client is not None or type(method.objective).remember is not Objective.remember
-    if privacy.secure and (keeps or section.persist_optimizer):
-        raise ConfigError(
-            f"EntroStrategy: under privacy.secure nothing but the masked update leaves a client, and method "
-            f"{section.name!r} has clients keep something with the server; choose another"
         )
 
 
@@ -72,7 +70,7 @@ class SecureRound:
     """One round whose updates come under masks."""
 
     def __init__(self, job: Job, state: State, nodes: Mapping[int, int], grid: Grid, timeout: float) -> None:
-        length = job.layout.floats + job.layout.counters
+        length = addend_size(job.method.server.client, job.layout)
         self._job, self._session = job, Session(grid, nodes, length, timeout)
         self._session.prepare()
         clients = sorted(self._session.shares)
@@ -101,7 +99,7 @@ class SecureRound:
         reasons = session.reasons
         if total is None:
             masked = {}
-        weight = sum(self.weights[client] for client in masked)
+        weight = 1.0 if len(masked) == len(self.weights) else sum(self.weights[client] for client in masked)
         if total is None or not weight > 0:
             return [Failure(reasons.get(task.client, "not in the sum")) for task in tasks]
         cover = MaskedSum(total, weight)
@@ -111,3 +109,23 @@ class SecureRound:
             else Failure(reasons.get(task.client, "not in the sum"))
             for task in tasks
         ]
+
+
+def masked_training(grid: Grid, roster: Roster, timeout: float) -> Train:
+    """How the tasks of an experiment's round are done under masks."""
+
+    def train(job: Job, state: State, plan: RoundPlan) -> list[Any]:
+        roster.refresh(grid, min(timeout, PATIENCE))
+        there = {task.client: roster.node_of(task.client) for task in plan.tasks}
+        nodes = {client: node for client, node in there.items() if node is not None}
+        secure, form = SecureRound(job, state, nodes, grid, timeout), Format.by_layout(job.layout)
+        sent: dict[int, Message] = {}
+        for task in plan.tasks:
+            content = write_task(task, form, ConfigRecord())
+            if task.client in nodes and secure.orders(task.client, content):
+                sent[task.client] = message(content, nodes[task.client], "train", timeout)
+        replies = exchange(grid, list(sent.values()), timeout)
+        most = most_bytes(job.layout)
+        return secure.answers(plan.tasks, {client: content_of(replies.get(nodes[client]), most) for client in sent})
+
+    return train

@@ -6,20 +6,24 @@ would be in the sum, and nothing a second time: so no server learns more than on
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
 
+from entrofed.core.params import Layout
 from entrofed.core.parts import TrainTask
 from entrofed.core.types import Update
 from entrofed.errors import DataError
+from entrofed.flower.arrays import read_state, write_state
 from entrofed.flower.masks import Key, digest, fresh_seed, mask, opened, pair_mask, sealed_for, shares_of
 from entrofed.flower.wire import METRICS
 from entrofed.privacy.fixed_point import encode
-from entrofed.privacy.secure import weighted_step
+from entrofed.privacy.secure import addend
 
 SECURE, MASKED = "entrofed.secure", "entrofed.masked"
+KEPT, PENDING = "entrofed.kept", "entrofed.pending"
 KEYS, SHARES, UNMASK = "secure_keys", "secure_shares", "secure_unmask"
 LEAST = 2
 """A sum of fewer would be somebody's update."""
@@ -84,8 +88,16 @@ def _shares(question: dict[str, Any], context: Context) -> dict[str, Any]:
     return {"shares": sealed}
 
 
-def masked_update(task: TrainTask, update: Update, content: RecordDict, context: Context) -> RecordDict:
-    """The client's weighted step under its masks, in place of its model."""
+def kept_here(task: TrainTask, context: Context) -> TrainTask:
+    """The task with what the client keeps for itself between rounds: under masks, no server does so for it."""
+    return replace(task, client_state=read_state(context.state, KEPT))
+
+
+def masked_update(task: TrainTask, update: Update, content: RecordDict, context: Context, layout: Layout) -> RecordDict:
+    """The client's weighted step under its masks, in place of its model.
+
+    What it keeps for its next participation counts once it is asked to unmask a sum that it is in.
+    """
     order = json.loads(str(content.config_records[SECURE]["order"]))
     memory = _memory(context, str(order["session"]), "train")
     own, publics, weight = memory["you"], memory["keys"], float(order["weight"])
@@ -101,11 +113,12 @@ def masked_update(task: TrainTask, update: Update, content: RecordDict, context:
         if found["from"] != name or found["to"] != own:
             raise DataError("a share that is meant for somebody else")
         kept[name] = {"seed": found["seed"], "key": found["key"]}
-    total = encode(weighted_step(update.params, task.params, weight))
+    total = encode(addend(update, task.params, weight, task.rule, layout))
     total += mask(bytes.fromhex(memory["seed"]), len(total))
     for name in sent:
         total += pair_mask(pair, bytes.fromhex(publics[name]["pair"]), len(total), first=int(own) < int(name))
     _remember(context, {**memory, "due": UNMASK, "shares": kept})
+    context.state[PENDING] = write_state(update.client_state)
     reply = RecordDict({MASKED: ArrayRecord({"sum": Array(total.view(np.int64))})})
     reply[METRICS] = MetricRecord({"num-examples": 1})
     return reply
@@ -120,5 +133,8 @@ def _unmask(question: dict[str, Any], context: Context) -> dict[str, Any]:
     if len(there) < memory["threshold"]:
         raise DataError(f"a sum of {len(there)} clients, below the threshold of {memory['threshold']}; nothing is told")
     _remember(context, {"session": memory["session"], "due": "nothing"})  # never again, and nothing is left to tell
+    if PENDING in context.state:
+        context.state[KEPT] = context.state.array_records[PENDING]
+        del context.state[PENDING]
     seeds = {name: one["seed"] for name, one in shares.items() if name in there}
     return {"seeds": seeds, "keys": {name: one["key"] for name, one in shares.items() if name not in there}}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from entrofed.core.job import Rules
 from entrofed.core.params import Layout, Moved, Params
-from entrofed.core.parts import Method, Sees, ServerRule
+from entrofed.core.parts import ClientRule, Method, Sees, ServerRule
 from entrofed.core.types import Context, PartState, Update, Weights
 from entrofed.core.wrapped_server import WrappedServer
 from entrofed.errors import ConfigError, EntrofedError
@@ -29,6 +29,8 @@ class SealedError(EntrofedError):
 
 class SealedParams(Params):
     """A model that was sent under masks: nothing of it can be read but in a sum."""
+
+    hidden: ClassVar[bool] = True
 
     def __init__(self) -> None:
         """Empty; what it stands for lies with the clients."""
@@ -64,13 +66,15 @@ def _refuse(name: str) -> NoReturn:
     raise SealedError(f"under secure aggregation the server does not see a single client's {name}, only sums")
 
 
-_clients: WeakKeyDictionary[SealedParams, Params] = WeakKeyDictionary()
+_clients: WeakKeyDictionary[SealedParams, Update] = WeakKeyDictionary()
 """What only the clients know."""
+NOTHING = Layout((), 0, 0, 0)
+"""Of no model."""
 
 
 @dataclass(frozen=True, eq=False)
 class MaskedSum(SealedParams):
-    """What a protocol made of updates that nobody has seen: ``sum_k alpha_k (w_k - w)``, and ``sum_k alpha_k``."""
+    """What a protocol made of updates that nobody has seen: the sum of their :func:`addend`, and ``sum_k alpha_k``."""
 
     total: Whole
     weight: float
@@ -85,7 +89,7 @@ def sealed(update: Update) -> Update:
     if isinstance(update.params, SealedParams):
         return update
     cover = SealedParams()
-    _clients[cover] = update.params
+    _clients[cover] = update
     return Update(
         client=update.client,
         params=cover,
@@ -97,10 +101,22 @@ def sealed(update: Update) -> Update:
     )
 
 
-def weighted_step(params: Params, start: Params, weight: float) -> NDArray[np.float64]:
-    """What a client encodes: ``alpha_k (w_k - w)``, of integer buffers, too."""
-    steps = (params.values.astype(np.float64) - start.values, params.counters - start.counters)
-    return weight * np.concatenate([np.asarray(step, np.float64) for step in steps])
+def addend(
+    update: Update, start: Params, weight: float, rule: ClientRule | None, layout: Layout
+) -> NDArray[np.float64]:
+    """What a client adds to the sum: ``alpha_k (w_k - w)``, of integer buffers, too, and what its rule adds up."""
+    steps = (update.params.values.astype(np.float64) - start.values, update.params.counters - start.counters)
+    found = weight * np.concatenate([np.asarray(step, np.float64) for step in steps])
+    if rule is None:
+        return found
+    found[: layout.trainable] /= rule.divisor(update)
+    more = rule.addend(update, start, weight, layout)
+    return np.concatenate([found, *(np.asarray(more[name], np.float64) for name in rule.sums(layout))])
+
+
+def addend_size(rule: ClientRule | None, layout: Layout) -> int:
+    """The numbers in an addend."""
+    return layout.floats + layout.counters + sum(() if rule is None else rule.sums(layout).values())
 
 
 def moved(start: Params, step: NDArray[np.float64]) -> Params:
@@ -108,6 +124,11 @@ def moved(start: Params, step: NDArray[np.float64]) -> Params:
     end = len(start.values)
     values = (start.values + step[:end]).astype(np.float32)
     return Params(values, start.counters + np.rint(step[end:]).astype(np.int64))
+
+
+def opened(update: Update) -> Update:
+    """The update as its client knows it."""
+    return _clients[update.params] if isinstance(update.params, SealedParams) else update
 
 
 def one_update(updates: Sequence[Update], params: Params) -> Update:
@@ -133,16 +154,20 @@ class Secure(WrappedServer):
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The other rule's model of the sum."""
-        first = updates[0].params
+        first, rule, layout = updates[0].params, self.server.client, context.layout
         if isinstance(first, MaskedSum):
-            step = decode(first.total) / first.weight
+            found, weight = decode(first.total), first.weight
         else:
-            total = np.zeros(len(context.params.values) + len(context.params.counters), np.uint64)
-            for update, weight in zip(updates, weights, strict=True):
-                params = _clients[update.params] if isinstance(update.params, SealedParams) else update.params
-                total += encode(weighted_step(params, context.params, float(weight)))
-            step = decode(total)
-        one = one_update(updates, moved(context.params, step))
+            total = np.zeros(addend_size(rule, layout), np.uint64)
+            for update, share in zip(updates, weights, strict=True):
+                total += encode(addend(opened(update), context.params, float(share), rule, layout))
+            found, weight = decode(total), 1.0
+        end = layout.floats + layout.counters
+        one = one_update(updates, moved(context.params, found[:end] / weight))
+        if rule is not None:
+            sums = rule.sums(layout)
+            parts = np.split(found[end:], np.cumsum(list(sums.values()))[:-1])
+            one = replace(one, facts=rule.summed(dict(zip(sums, parts, strict=False))))
         return self.server.apply([one], np.ones(1), context, state)
 
 
@@ -159,10 +184,10 @@ def check_secure(method: Method, *, peers: bool, cohort: int) -> None:
                 "sums only; 'entrofed parts' says which methods can do with that"
             )
     rule = method.server.client
-    if rule is not None and rule.sends:
+    if rule is not None and rule.sends and not rule.sums(NOTHING):
         raise ConfigError(
             f"privacy.secure: for server rule {method.server.name!r} clients send {rule.sends} along with the model, "
-            "and only models are summed; choose another"
+            "and it does not say how that is summed (ClientRule.sums); choose another"
         )
     if cohort > MOST:
         raise ConfigError(

@@ -27,7 +27,7 @@ from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.core.wrapped_server import WrappedServer
 from entrofed.errors import ConfigError
 from entrofed.privacy.noise import noised
-from entrofed.privacy.secure import moved, one_update
+from entrofed.privacy.secure import NOTHING, moved, one_update
 
 Where = Literal["server", "client"]
 CLIP = "private_clip"
@@ -168,7 +168,7 @@ def check_private(method: Method, where: Where, *, counts: bool, shares: int, pe
             f"{section}: quantile needs to know whose step was cut, which is not to leave the client; leave it out"
         )
     rule = method.server.client
-    if rule is not None and (where == "client" or rule.sends):
+    if rule is not None and (where == "client" or rule.sends or rule.sums(NOTHING)):
         sent = f"clients send {rule.sends} along with the model" if rule.sends else "clients train by a rule of its own"
         raise ConfigError(f"{section}: server rule {method.server.name!r}: {sent}, and nothing noises that")
     if where == "client" and shares == 1:

@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import Field
 
 from entrofed.core.params import Layout, Params
-from entrofed.core.parts import ALL_CLIENTS, Build, Fact, ServerRule
+from entrofed.core.parts import ALL_CLIENTS, Build, Fact, Sees, ServerRule
 from entrofed.core.seeds import no_trace
 from entrofed.core.types import Context
 from entrofed.core.wrapped_server import WrappedServer
@@ -46,6 +46,11 @@ class CCVR(WrappedServer):
     def facts(self) -> tuple[Fact, ...]:
         """The features' sums, and what the other rule asks for."""
         return (*self.server.facts, FeatureSums())
+
+    @property
+    def sees(self) -> Sees:
+        """Of each client, the sums of its features."""
+        return "models" if self.server.sees == "models" else "scalars"
 
     @property
     def needs(self) -> frozenset[str]:

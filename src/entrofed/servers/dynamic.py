@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.params import Params
+from entrofed.core.params import Layout, Params
 from entrofed.core.parts import ClientRule, Correction, Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
@@ -15,6 +15,8 @@ from entrofed.core.types import ClientTable, Context, PartState, Update, Weights
 from entrofed.errors import ConfigError
 from entrofed.servers.average import narrow
 from entrofed.servers.momentum import displacement
+
+MOVED = "moved"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ class DynamicRegularizer(ClientRule):
         moved = np.subtract(update.params.values[:end], task.params.values[:end], dtype=np.float64)
         new = (task.client_state.get("gradient", np.zeros(end)) - self.alpha * moved).astype(np.float32)
         return replace(update, client_state={**update.client_state, "gradient": new})
+
+    def sums(self, layout: Layout) -> dict[str, int]:
+        """The steps, whatever the weights."""
+        return {MOVED: layout.trainable}
+
+    def addend(self, update: Update, start: Params, weight: float, layout: Layout) -> PartState:
+        """The client's step."""
+        end = layout.trainable
+        return {MOVED: np.subtract(update.params.values[:end], start.values[:end], dtype=np.float64)}
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,8 @@ class Dynamic(ServerRule):
         self, updates: Sequence[Update], weights: Weights, context: Context, state: PartState
     ) -> tuple[Params, PartState]:
         """The average, less ``h / alpha``."""
-        moved = displacement(updates, np.ones(len(updates)), context)
+        known = updates[0].facts.get(MOVED)  # of a sum: the weighted steps do not tell it
+        moved = displacement(updates, np.ones(len(updates)), context) if known is None else known
         h = state["h"] - self.alpha / int(state["clients"]) * moved
         values = weighted_sum([update.params.values for update in updates], weights)
         values[: len(h)] -= h / self.alpha

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from entrofed.core.params import Params
+from entrofed.core.params import Layout, Params
 from entrofed.core.parts import ClientRule, Method, Sees, ServerRule
 from entrofed.core.sums import weighted_sum
 from entrofed.core.tasks import TrainTask
@@ -42,6 +42,23 @@ class AccumulatedSteps(ClientRule):
         else:
             a = counts = accumulated(steps, training.momentum)
         return replace(update, facts={**update.facts, "accumulated": np.array([a, counts])})
+
+    def divisor(self, update: Update) -> float:
+        """``a_k``."""
+        return max(float(update.facts["accumulated"][0]), 1.0)
+
+    def sums(self, layout: Layout) -> dict[str, int]:
+        """``sum_k p_k tau_k`` with what a client's steps count for, and ``sum_k p_k``."""
+        return {"accumulated": 2}
+
+    def addend(self, update: Update, start: Params, weight: float, layout: Layout) -> PartState:
+        """``p_k tau_k`` and ``p_k``."""
+        return {"accumulated": weight * np.array([max(float(update.facts["accumulated"][1]), 1.0), 1.0])}
+
+    def summed(self, sums: PartState) -> PartState:
+        """A client whose step is divided already, and counts for ``t_eff``."""
+        counts, weight = sums["accumulated"]
+        return {"accumulated": np.array([1.0, counts / weight])}
 
 
 @dataclass(frozen=True)

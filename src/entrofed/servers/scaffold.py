@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from entrofed.core.params import Floats, Params
+from entrofed.core.params import Floats, Layout, Params
 from entrofed.core.parts import ClientRule, Correction, Method, Sees, ServerRule
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, Context, PartState, Training, Update, Weights
@@ -50,6 +50,14 @@ class ControlVariate(ClientRule):
             client_state={**update.client_state, "control": new},
             facts={**update.facts, "control_change": new - own},
         )
+
+    def sums(self, layout: Layout) -> dict[str, int]:
+        """The changes, whatever the weights."""
+        return {"control_change": layout.trainable}
+
+    def addend(self, update: Update, start: Params, weight: float, layout: Layout) -> PartState:
+        """The client's change."""
+        return {"control_change": update.facts["control_change"]}
 
 
 @dataclass(frozen=True)
