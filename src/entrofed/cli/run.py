@@ -1,5 +1,6 @@
 """Commands that run an experiment file, or check it: ``run``, ``resume``, ``validate``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,11 @@ from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
     from entrofed.experiment.build import Setup
+    from entrofed.experiment.config import Experiment
+
+Verify = Annotated[
+    bool, Parameter(help="Check the files of the dataset against their SHA-256, also if they were.", negative="")
+]
 
 
 def run(
@@ -27,6 +33,7 @@ def run(
     overwrite: Annotated[bool, Parameter(help="Replace runs of the same name and seed.", negative="")] = False,
     jobs: Jobs = 1,
     out: Out = RUNS,
+    verify: Verify = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run an experiment file."""
@@ -43,6 +50,8 @@ def run(
     experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
     folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
     runs = list(zip(experiments, folders, strict=True))
+    if verify:
+        _verify([first], data_dir)
     play_all(runs, terminal.console, data_dir, resume=resume, overwrite=overwrite, jobs=jobs)
     terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
 
@@ -53,6 +62,7 @@ def resume(
     from_scratch: Annotated[
         bool, Parameter(help="Begin anew where no checkpoint is intact; the records so far are kept.", negative="")
     ] = False,
+    verify: Verify = False,
     data_dir: DataDir = None,
 ) -> None:
     """Continue a run, or all runs below a folder, from the last checkpoint."""
@@ -63,7 +73,17 @@ def resume(
     if not folders:
         raise ConfigError(f"{run}: there is no run here to resume")
     runs = [(folder.experiment(), folder) for folder in folders]
+    if verify:
+        _verify([experiment for experiment, _ in runs], data_dir)
     play_all(runs, terminal.console, data_dir, resume=True, from_scratch=from_scratch)
+
+
+def _verify(experiments: Sequence["Experiment"], data_dir: Path | None) -> None:
+    """Raise a DataError if a file of their datasets is not the published one; own data has no published digest."""
+    from entrofed.cli.tables.data import verify_data
+
+    for name in sorted({experiment.data.name for experiment in experiments if experiment.data.path is None}):
+        verify_data(name, data_dir, terminal.console)
 
 
 def validate(

@@ -1,7 +1,7 @@
 """Files of datasets are what was published, to the last byte: checked when they are read, once for each file.
 
 What was found right is remembered in ``entrofed/verified.json`` in the user's cache, by its path, with size and time of
-change: a file that was written since is checked again. ``entrofed data verify`` checks in any case.
+change: a file that was written since is checked again. ``entrofed data verify`` and ``run --verify`` check in any case.
 """
 
 import gzip
