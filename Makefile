@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+PYTEST := $(BIN)/pytest -n 3 --dist loadgroup  # for two cores: some tests wait for the processes that they started
 
 .PHONY: quickstart test test-fast lint docs bench soak clean
 
@@ -11,10 +12,10 @@ quickstart: $(VENV)/ready  ## compare the methods on data that comes with the pa
 	$(BIN)/entrofed quickstart
 
 test: $(VENV)/ready-dev  ## all tests and doctests
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(PYTEST)
 
 test-fast: $(VENV)/ready-dev  ## the tests that take no more than a moment each
-	$(BIN)/pytest -n 2 --dist loadgroup -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: $(VENV)/ready-dev  ## style and types
 	$(BIN)/ruff check .

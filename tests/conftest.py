@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +31,18 @@ torch.set_num_threads(1)  # or the threads of two tests at a time wait for each 
 def _home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was released in one test is not known in another, nor to the user."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / uuid4().hex))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_disks() -> Iterator[None]:
+    """Flushing protects from a loss of power, which no test brings about, and took most of the time of short runs.
+
+    That everything is flushed, and when, is in ``test_files.py``.
+    """
+    flush = os.fsync
+    os.fsync = lambda handle: None
+    yield
+    os.fsync = flush
 
 
 @dataclass(frozen=True)

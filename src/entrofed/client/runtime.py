@@ -16,6 +16,9 @@ from entrofed.core.seeds import CPU
 from entrofed.core.types import ClientData
 from entrofed.data.federation import Federation
 
+KEPT = 1 << 27
+"""Bytes of converted test and validation samples that are kept."""
+
 
 class ClientRuntime:
     """The samples that are here, and the model that works on them."""
@@ -33,6 +36,8 @@ class ClientRuntime:
         data = federation.data
         inputs = Inputs(data.kind, federation.shift, federation.scale, data.train_x.shape[2:])
         self.model = LocalModel(build, inputs, compiled=compiled, device=device, precision=precision)
+        self._kept: dict[tuple[str, bytes], ClientData] = {}
+        self._room = KEPT
 
     def client_data(self, client: int) -> ClientData:
         """What a client sees."""
@@ -41,8 +46,21 @@ class ClientRuntime:
     def samples(self, part: str, rows: NDArray[np.int64]) -> ClientData:
         """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens.
 
-        Samples move to the device here, as they are stored (images as bytes), and labels stay.
+        Samples move to the device here, as they are stored (images as bytes), and labels stay. What models are
+        evaluated on is the same in every round: it is converted once, as far as there is room.
         """
+        if part == "train":
+            return self._converted(part, rows)
+        key = part, rows.tobytes()
+        found = self._kept.get(key)
+        if found is None:
+            found = self._converted(part, rows)
+            if found.x.nbytes <= self._room:
+                self._room -= found.x.nbytes
+                self._kept[key] = found
+        return found
+
+    def _converted(self, part: str, rows: NDArray[np.int64]) -> ClientData:
         data = self._federation.data
         x = torch.from_numpy(getattr(data, f"{part}_x")[rows]).to(self.model.device)
         y = torch.from_numpy(getattr(data, f"{part}_y")[rows])

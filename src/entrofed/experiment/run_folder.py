@@ -28,6 +28,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
@@ -272,12 +273,16 @@ def environment() -> dict[str, Any]:
     """Versions and machine: what the last bits of a result may depend on."""
     import torch
 
-    packages = ("numpy", "torch", "scikit-learn", "safetensors", "pydantic", "pyarrow")
     return {
         "entrofed": __version__,
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "processor": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count(),
-        "packages": {name: version(name) for name in packages},
+        "packages": _versions(),
     }
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("numpy", "torch", "scikit-learn", "safetensors", "pydantic", "pyarrow")}
