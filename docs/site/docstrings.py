@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 import griffe
+
 from references import ROLES
 
 DOCTEST = re.compile(r"^>>> .*(?:\n(?!\n).*)*", re.MULTILINE)
