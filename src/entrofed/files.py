@@ -29,7 +29,14 @@ def sweep(folder: Path) -> None:
 
 def write_whole(path: Path, content: bytes | str) -> None:
     """Write to a temporary file beside ``path``, flush it to disk, and rename it into place."""
-    raw = content.encode() if isinstance(content, str) else content
+    try:
+        _write(path, content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say where
+        raise
+
+
+def _write(path: Path, raw: bytes) -> None:
     temporary = path.parent / f".{path.name}.{os.getpid()}{TEMPORARY}"
     try:
         with temporary.open("wb") as file:

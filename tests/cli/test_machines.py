@@ -69,7 +69,7 @@ def test_a_signal_saves_what_was_played(go: Go, monkeypatch: pytest.MonkeyPatch,
     assert bits("broken") == bits("whole")
 
 
-@pytest.mark.parametrize("writes", [0, 1, 4, 5, 6, 7, 8, 9, 12])
+@pytest.mark.parametrize("writes", [0, 1, 8, 9, 15])
 def test_a_full_disk(go: Go, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     """It is said, with exit code 1 and no traceback; once there is room, the run goes on with the same bits."""
     assert go("run", "iris.toml", "--set", "name=whole").code == 0
@@ -88,6 +88,7 @@ def test_a_full_disk(go: Go, monkeypatch: pytest.MonkeyPatch, writes: int) -> No
     assert failed.code == 1
     assert "No space left on device; make room or choose another folder" in failed.err
     assert "unexpected" not in failed.err
+    assert "runs/broken/seed-0/" in failed.err or writes >= 8  # the file of records, which is open all the time
     assert not list(Path("runs/broken").rglob("*.tmp"))
     assert go("run", "iris.toml", "--set", "name=broken", "--set", "checkpoint_seconds=0", "--resume").code == 0
     assert bits("broken") == bits("whole")

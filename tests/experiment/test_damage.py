@@ -247,6 +247,13 @@ def test_one_damaged_run_is_listed_and_the_others_are_shown(
     assert "unexpected" not in capsys.readouterr().err
 
 
+def test_records_that_are_gone_are_damage(folder: RunFolder) -> None:
+    """They were no rounds of a finished run."""
+    (folder.path / "metrics.jsonl").unlink()
+    with pytest.raises(CheckpointError, match="is missing, though the run was finished"):
+        folder.records()
+
+
 def test_a_damaged_environment_is_no_unexpected_error(folder: RunFolder, capsys: Any) -> None:
     unlisted(folder)
     (folder.path / "environment.json").write_bytes(b"\xff[")

@@ -132,3 +132,17 @@ def test_it_saves_time_on_slow_clients(tmp_path):
         method = {"name": name, "cohort": 4, "lr": 0.1}
         virtual[name] = run(parse({**base, "name": name, "method": method}), folder)["virtual_seconds"]
     assert virtual["oort"] < 0.7 * virtual["fedavg"]
+
+
+@pytest.mark.parametrize("loss", [np.inf, 1e308, 1e-320, 0.0])
+@pytest.mark.parametrize("clip", [0.5, 0.95, 1.0])
+def test_no_loss_that_a_client_tells_stops_the_run(loss, clip):
+    """One infinite loss made all scores NaN, and the draw of the next round raised."""
+    part, rng = Oort(explore=0.0, least=0.0, clip=clip, window=1), np.random.default_rng(0)
+    state = part.observe(part.init(table(), np.arange(3)), START, [update(0, 10, 1.0), update(1, 20, loss)])
+    for _ in range(4):
+        found = part.select(state, table(), np.arange(3), 2, rng)
+        assert all(np.isfinite(why["score"]) for why in found.reasons if why["score"] is not None)
+        state = part.observe(
+            found.state, START, [update(client, 9, loss if client else 1.0) for client in found.clients]
+        )

@@ -13,7 +13,7 @@ from entrofed.core.parts import TrainTask
 from entrofed.core.records import Traffic
 from entrofed.core.round import Evaluated as Nothing
 from entrofed.core.round import RoundPlan, admitted, finish_round, round_record
-from entrofed.core.types import ClientTable, Selection, State, Update
+from entrofed.core.types import ClientTable, State, Update
 from entrofed.experiment.config import MethodSection
 from entrofed.experiment.run_folder import json_line
 from entrofed.info.prediction import Predictions
@@ -60,7 +60,8 @@ def stage(server: str, weigher: str) -> Stage:
     objective = "branch" if server == "concat" else None
     rule: Any = {"name": server, "clusters": 2, "encoder_rounds": 2} if server == "concat" else server
     spec: Any = {"name": weigher, "weigher": "label_entropy"} if weigher == "estimated_counts" else weigher
-    section = MethodSection(server=rule, weigher=spec, objective=objective, batch_size=5, lr=0.1, epochs=2)
+    more = {} if server == "concat" else {"selector": "oort"}  # the one that listens to what comes with updates
+    section = MethodSection(server=rule, weigher=spec, objective=objective, batch_size=5, lr=0.1, epochs=2, **more)
     method = section.recipe
     with torch.random.fork_rng():
         torch.manual_seed(1)
@@ -90,7 +91,8 @@ def honest(task: TrainTask, size: int, rng: np.random.Generator, layout: Layout)
     steps = steps if task.rule is None or (most := task.rule.max_steps(task)) is None else min(most, steps)
     update = Update(task.client, Params(values + moves, task.params.counters + steps), size, steps, 1.0, 0.9)
     soft = rng.dirichlet(np.ones(CLASSES))
-    update = replace(update, facts={fact.name: soft for fact in task.facts})
+    facts = {fact.name: soft if fact.name == "mean_prediction" else np.array(soft[0]) for fact in task.facts}
+    update = replace(update, facts=facts)
     return update if task.rule is None else task.rule.report(task, update)
 
 
@@ -142,7 +144,7 @@ def _other(fact: Any, rng: np.random.Generator) -> Any:
     if choice == 1:
         return np.full_like(fact, WEIRD[int(rng.integers(len(WEIRD)))])
     if choice == 2:
-        return fact[:-1]
+        return fact.ravel()[:-1]
     if choice == 3:
         return fact.astype(object)
     if choice == 4:
@@ -154,7 +156,8 @@ def round_of(chosen: Stage, seed: int, hostile: int) -> tuple[State, int]:
     """The state after a round of six clients, some of them hostile; and how many inputs were."""
     job, state = chosen.job, chosen.state
     rng = np.random.default_rng([seed, hostile])
-    cohort = rng.permutation(CLIENTS)[:6].tolist()
+    selection = job.method.selector.select(state.selector, job.clients, np.arange(CLIENTS), 6, rng)
+    cohort = selection.clients
     broadcast = job.method.server.broadcast(state.server)
     tasks = tuple(
         TrainTask(
@@ -175,7 +178,7 @@ def round_of(chosen: Stage, seed: int, hostile: int) -> tuple[State, int]:
     for i in range(hostile):
         with np.errstate(all="ignore"):
             answers[i] = spoil(answers[i], tasks[i], rng)
-    plan = RoundPlan(Selection(cohort, state.selector), tasks, 12, broadcast, 0.1, Traffic(), {}, state.admission)
+    plan = RoundPlan(selection, tasks, 12, broadcast, 0.1, Traffic(), {}, state.admission)
     outcome = finish_round(job, state, plan, answers)
     record = round_record(plan, outcome, Nothing(), {})
     json_line(record)

@@ -87,6 +87,8 @@ class StoredRun:
         try:
             lines = read_listed(path).split(b"\n")
         except FileNotFoundError:
+            if is_listed(path):
+                raise CheckpointError(f"{path}: is missing, though the run was finished; bring it back") from None
             return []
         records: list[RoundRecord] = []
         for number, line in enumerate(lines[:-1]):

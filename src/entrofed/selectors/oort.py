@@ -18,6 +18,8 @@ UNCERTAINTY = 0.1
 UNKNOWN = -1.0
 LEAST = 1e-12
 """Nobody's probability is 0."""
+MOST = 1e100
+"""A utility above this is not believed: sums of such would not be finite."""
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -103,10 +105,11 @@ class Oort(Selector):
         return Selection(picked, {**state, **after}, reasons)
 
     def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
-        """The utilities of those who answered."""
+        """The utilities of those who answered; one that is not finite is worth nothing."""
         utility, last = state["utility"].copy(), state["last"].copy()
         for update in updates:
-            utility[update.client] = update.num_examples * float(update.facts[SquaredLoss.name])
+            found = update.num_examples * float(update.facts[SquaredLoss.name])
+            utility[update.client] = found if found <= MOST else 0.0
             last[update.client] = max(int(state["round"][0]), 1)
         total = float(sum(utility[update.client] for update in updates))
         return {**state, "utility": utility, "last": last, "history": np.append(state["history"][1:], total)}
