@@ -250,8 +250,9 @@ def test_one_damaged_run_is_listed_and_the_others_are_shown(
 def test_records_that_are_gone_are_damage(folder: RunFolder) -> None:
     """They were no rounds of a finished run."""
     (folder.path / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match="is missing, though the run was finished"):
-        folder.records()
+    for read in (folder.records, folder.outcome):
+        with pytest.raises(CheckpointError, match="is missing, though the run was finished"):
+            read()
 
 
 def test_a_damaged_environment_is_no_unexpected_error(folder: RunFolder, capsys: Any) -> None:

@@ -84,14 +84,8 @@ class StoredRun:
     def records(self) -> list[RoundRecord]:
         """The rounds recorded so far; a half-written last line (a run that was killed) is left out."""
         path = self.path / "metrics.jsonl"
-        try:
-            lines = read_listed(path).split(b"\n")
-        except FileNotFoundError:
-            if is_listed(path):
-                raise CheckpointError(f"{path}: is missing, though the run was finished; bring it back") from None
-            return []
         records: list[RoundRecord] = []
-        for number, line in enumerate(lines[:-1]):
+        for number, line in enumerate(self._metrics().split(b"\n")[:-1]):
             try:
                 words = line.decode()
                 if not seal_holds(words):
@@ -100,6 +94,16 @@ class StoredRun:
             except (ValueError, DataError, RecursionError) as error:
                 raise CheckpointError(f"{path}: line {number + 1} is damaged: {error}") from None
         return records
+
+    def _metrics(self) -> bytes:
+        """The file of records; nothing before the first round."""
+        path = self.path / "metrics.jsonl"
+        try:
+            return read_listed(path)
+        except FileNotFoundError:
+            if is_listed(path):
+                raise CheckpointError(f"{path}: is missing, though the run was finished; bring it back") from None
+            return b""
 
     def summary(self) -> dict[str, Any] | None:
         """Final figures, if the run is finished."""
@@ -120,9 +124,9 @@ class StoredRun:
 
         Of a finished run the summary says so, and no record is read where the manifest vouches for all of them.
         """
-        summary, metrics = self.summary(), self.path / "metrics.jsonl"
-        if summary is not None and is_listed(metrics):
-            read_listed(metrics)
+        summary = self.summary()
+        if summary is not None and is_listed(self.path / "metrics.jsonl"):
+            self._metrics()
             return summary["rounds"], summary["accuracy"], summary["accuracy_best"]
         records = self.records()
         tests = [record.test.accuracy for record in records if record.test is not None]
