@@ -17,6 +17,7 @@ from entrofed.core.parts import TrainTask
 from entrofed.core.types import Update
 from entrofed.errors import DataError
 from entrofed.flower.arrays import read_state, write_state
+from entrofed.flower.identity import identity_of
 from entrofed.flower.masks import Key, digest, fresh_seed, mask, opened, pair_mask, sealed_for, shares_of
 from entrofed.flower.wire import METRICS
 from entrofed.privacy.fixed_point import encode
@@ -59,7 +60,8 @@ def _keys(question: dict[str, Any], context: Context) -> dict[str, Any]:
         "seed": seed.hex(),
     }
     _remember(context, memory)
-    return {"lock": lock.public.hex(), "pair": pair.public.hex(), "seed": digest(seed).hex()}
+    keys = {"lock": lock.public.hex(), "pair": pair.public.hex(), "seed": digest(seed).hex()}
+    return identity_of(context).signed(memory["session"], keys)
 
 
 def _shares(question: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -74,6 +76,7 @@ def _shares(question: dict[str, Any], context: Context) -> dict[str, Any]:
         raise DataError(f"a threshold of {threshold} among {len(publics)} clients; more than half are needed")
     if len({one["pair"] for one in publics.values()}) < len(publics):
         raise DataError("two clients have the same key")
+    identity_of(context).check(memory["session"], publics)
     others = sorted(publics, key=int)
     secrets = (bytes.fromhex(memory["seed"]), pair.secret)
     dealt = zip(others, *(shares_of(secret, threshold, len(others)) for secret in secrets), strict=True)

@@ -17,9 +17,13 @@ from entrofed.core.types import Failure
 from entrofed.errors import DataError
 from entrofed.flower.arrays import read_array
 from entrofed.flower.grid import ask_each
+from entrofed.flower.identity import SIGNATURE, SIGNED, SIGNER
 from entrofed.flower.masks import SCALAR, SEED, Key, digest, mask, pair_mask, recovered
 from entrofed.flower.secure_client import KEYS, LEAST, MASKED, SHARES, UNMASK
 from entrofed.privacy.fixed_point import Whole
+
+LONGEST = 1000
+"""Letters of a key or a signature: all of them go to everybody."""
 
 
 @dataclass
@@ -44,8 +48,8 @@ class Session:
         """Keys, then shares; afterwards :meth:`order` says what goes along with the task."""
         questions: dict[int, dict[str, Any]] = {client: {"what": KEYS, "session": self.name} for client in self.nodes}
         for client, answer in self._ask(questions).items():
-            if self._usable(client, answer, {"lock", "pair", "seed"}):
-                self.keys[client] = {key: str(answer[key]) for key in ("lock", "pair", "seed")}
+            if self._usable(client, answer):
+                self.keys[client] = {key: str(value) for key, value in answer.items()}
         self.threshold = max(LEAST, -(-2 * len(self.keys) // 3))
         if len(self.keys) < LEAST:
             self._give_up(f"only {len(self.keys)} clients gave keys")
@@ -135,10 +139,12 @@ class Session:
         answers = ask_each(self.grid, {self.nodes[client]: words for client, words in questions.items()}, self.timeout)
         return {client: answers[self.nodes[client]] for client in questions}
 
-    def _usable(self, client: int, answer: Any, wanted: set[str]) -> bool:
+    def _usable(self, client: int, answer: Any) -> bool:
         try:
-            if isinstance(answer, Failure) or set(answer) != wanted:
+            if isinstance(answer, Failure) or set(answer) not in (set(SIGNED), {*SIGNED, SIGNER, SIGNATURE}):
                 raise DataError("keys of another form")
+            if any(len(str(value)) > LONGEST for value in answer.values()):
+                raise DataError("keys that are too long")
             mine = Key.fresh()
             for key in ("lock", "pair"):
                 mine.shared(bytes.fromhex(answer[key]))
