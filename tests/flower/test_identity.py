@@ -81,7 +81,7 @@ def test_one_client_is_not_two(federation) -> None:
     first, second = (identity_of(node.context) for node in list(federation.grid.nodes.values())[:2])
     both = {"0": first.signed("s", KEYS), "1": second.signed("s", {**KEYS, "pair": "dd"})}
     first.check("s", both)
-    with pytest.raises(DataError, match="has signed others"):
+    with pytest.raises(DataError, match="who has signed others"):
         first.check("s", {**both, "2": first.signed("s", {**KEYS, "pair": "ee"})})
     with pytest.raises(DataError, match="does not fit"):
         first.check("another", both)

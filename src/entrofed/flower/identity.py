@@ -59,7 +59,7 @@ class Identity:
             if signer not in self.trusted:
                 raise DataError(f"the keys of client {name} are not signed by any that is trusted; nothing is shared")
             if signer in signers:
-                raise DataError(f"the keys of client {name} are signed by one that has signed others; nothing is shared")
+                raise DataError(f"the keys of client {name} are signed by who has signed others; nothing is shared")
             signers.add(signer)
             try:
                 _public(signer).verify(bytes.fromhex(keys[SIGNATURE]), _words(session, keys), HASH)
