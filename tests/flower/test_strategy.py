@@ -283,6 +283,7 @@ def test_a_folder_of_version_0_1(case, tmp_path):
     old = {"names": kept["names"], "told": next(iter(kept["told"].values()))}
     assert old["told"].keys() == {"0", "1", "2", "3", "4"}
     (tmp_path / "clients.json").write_text(json.dumps(old))
+    (tmp_path / "manifest.json").unlink()
     federation = Federation.of(iris())
     _, resumed = start(federation, method, rounds=4, cohort=3, folder=tmp_path, **options)
     assert bits(resumed.arrays) == bits(unbroken.arrays)
@@ -309,6 +310,7 @@ def test_a_folder_of_an_earlier_version_is_known_again(tmp_path):
     for option in ("nesterov", "schedule", "clip_gradients"):
         del kept["method"][option]
     path.write_text(json.dumps(kept))
+    (tmp_path / "manifest.json").unlink()
     _, resumed = start(Federation.of(iris()), folder=tmp_path, rounds=2)
     assert bits(resumed.arrays) == bits(unbroken.arrays)
 
@@ -341,6 +343,16 @@ def test_a_damaged_folder(damage, tmp_path):
         start(Federation.of(iris()), folder=tmp_path, rounds=4)
     assert (tmp_path / "metrics.jsonl").read_text() == records
     assert len(records.splitlines()) == 3
+
+
+def test_one_flipped_digit_in_what_clients_told(tmp_path):
+    """Another count was believed, and other clients were chosen."""
+    start(Federation.of(iris()), "fedentopt", folder=tmp_path, rounds=1)
+    path = tmp_path / "clients.json"
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b".0,", b".5,", 1))
+    with pytest.raises(CheckpointError, match=r"clients.json: damaged or edited.*take another folder"):
+        start(Federation.of(iris()), "fedentopt", folder=tmp_path, rounds=2)
 
 
 # ----- clients of others

@@ -7,6 +7,7 @@ What it leaves in its folder, so that it can go on after its ServerApp was stopp
     metrics.jsonl        one line per round
     checkpoints/         the last two states
     memory/              what clients keep
+    manifest.json        the SHA-256 of the first two
 """
 
 import json
@@ -30,11 +31,11 @@ from entrofed.core.records import RoundRecord, Stopwatch
 from entrofed.core.round import Evaluated, RoundPlan, finish_round, plan_round, round_record
 from entrofed.core.types import LABEL_COUNTS, Failure, State
 from entrofed.errors import CheckpointError, ConfigError
+from entrofed.experiment.manifest import read_listed, write_listed
 from entrofed.experiment.rounds import Runner
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.sections.privacy import PrivacySection
-from entrofed.files import write_whole
 from entrofed.flower.arrays import Format
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
 from entrofed.flower.protected import SecureRound, protected_method
@@ -136,7 +137,7 @@ class Play:
             what["privacy"] = self.settings.privacy.model_dump(mode="json")
         path, now = folder / "strategy.json", json.loads(json.dumps(what))
         if not path.exists():
-            write_whole(path, json.dumps(now, indent=2) + "\n")
+            write_listed(path, json.dumps(now, indent=2) + "\n")
             return
         before = _read(path)
         before["method"] = _resolved(before.get("method"))
@@ -147,7 +148,7 @@ class Play:
     def _keep_clients(self) -> None:
         if self.settings.folder is not None:
             content = {"names": self.roster.names, "told": self.told.values}
-            write_whole(self.settings.folder / "clients.json", json.dumps(content) + "\n")
+            write_listed(self.settings.folder / "clients.json", json.dumps(content) + "\n")
 
     def open(self, grid: Grid, config: ConfigRecord) -> list[Message]:
         """See who is there, ask what the method needs to know, choose, and write the messages."""
@@ -268,6 +269,8 @@ def _resolved(method: Any) -> Any:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return dict(json.loads(read_listed(path)))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{path}: not readable ({error}); take another folder to begin anew") from None
+    except CheckpointError as error:
+        raise CheckpointError(f"{error}; or take another folder to begin anew") from None
