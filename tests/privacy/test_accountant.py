@@ -103,6 +103,7 @@ def test_most_steps_is_the_last_that_fits() -> None:
     accounting = Accounting(3.0, DELTA)
     most = accounting.most_steps(5.0)
     assert accounting.epsilon(most) <= 5.0 < accounting.epsilon(most + 1)
+    assert accounting.most_steps(5.0, least=most - 1) == accounting.most_steps(5.0, least=most) == most
     assert Accounting(3.0, DELTA, counts=6.0).most_steps(5.0) == 0
     with pytest.raises(ConfigError, match="label counts alone"):
         Accounting(3.0, DELTA, counts=6.0).calibrated(5.0, 1)

@@ -95,10 +95,10 @@ class Accounting:
             return inf
         return beside + _composed(replace(self, delta=delta), steps)
 
-    def most_steps(self, epsilon: float) -> int:
-        """The most steps that cost no more."""
-        low, high = 0, 1
-        if self.epsilon(0) > epsilon:
+    def most_steps(self, epsilon: float, least: int = 0) -> int:
+        """The most steps that cost no more; that ``least`` do is known."""
+        low, high = least, least + 1
+        if not least and self.epsilon(0) > epsilon:
             return 0
         while self.epsilon(high) <= epsilon:
             low, high = high, 2 * high

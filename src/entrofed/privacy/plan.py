@@ -72,6 +72,6 @@ def _way(
     steps = -(-rounds // gap)
     if calibrate:
         accounting = accounting.calibrated(epsilon, steps)
-    most = accounting.most_steps(epsilon) * gap
+    most = accounting.most_steps(epsilon, least=steps if calibrate else 0) * gap
     per_client = accounting.noise / accounting.cohort
     return Way(name, words, steps, accounting.noise, per_client, most, accounting.epsilon(steps))
