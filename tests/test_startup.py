@@ -15,9 +15,10 @@ HEAVY = ("torch", "scipy.special", "scipy.stats", "sklearn", "pandas", "pyarrow"
 ELSEWHERE = ("ray", "flwr", "grpc", "mlflow", "wandb", "tensorboard", "optuna", "numba", "dp_accounting", "opendp")
 SCRIPT = """
 import json, sys
+from importlib import import_module
 from pathlib import Path
 import entrofed
-watched, commands = json.loads(sys.argv[1])
+watched, commands, modules = json.loads(sys.argv[1])
 found = {"import": [name for name in watched if name in sys.modules]}
 from entrofed.cli.main import main
 for command in commands:
@@ -26,13 +27,18 @@ for command in commands:
     except SystemExit as ended:
         assert ended.code == 0, command
     found[command[0]] = [name for name in watched if name in sys.modules]
+for module in modules:
+    import_module(module)
+    found[module] = [name for name in watched if name in sys.modules]
 Path("loaded.json").write_text(json.dumps(found))
 """
 
 
-def loaded(folder: Path, watched: tuple[str, ...], *commands: list[str]) -> dict[str, list[str]]:
-    """Which of these modules are there after each command, one after the other in a process of its own."""
-    given = json.dumps([watched, commands])
+def loaded(
+    folder: Path, watched: tuple[str, ...], *commands: list[str], modules: tuple[str, ...] = ()
+) -> dict[str, list[str]]:
+    """Which are there after each command, and after each of our modules is imported, all in one process of its own."""
+    given = json.dumps([watched, commands, modules])
     subprocess.run([sys.executable, "-c", SCRIPT, given], cwd=folder, check=True, stdout=subprocess.DEVNULL)
     found: dict[str, list[str]] = json.loads((folder / "loaded.json").read_text())
     return found
@@ -60,5 +66,6 @@ def test_a_small_run_loads_what_it_uses(tmp_path: Path) -> None:
     """And starts no process: the module that does so is not there."""
     (tmp_path / "small.toml").write_text('rounds = 2\n[data]\nname = "digits"\nclients = 3\n')
     watched = ("torch", *HEAVY[2:], *ELSEWHERE, "scipy.optimize", "entrofed.backends.processes", "entrofed.report")
-    found = loaded(tmp_path, watched, ["run", "small.toml"])
+    found = loaded(tmp_path, watched, ["run", "small.toml"], modules=("entrofed.cli.quickstart",))
     assert found["run"] == ["torch", "pyarrow"]  # pyarrow for metrics.parquet, after the last round
+    assert found["entrofed.cli.quickstart"] == found["run"]

@@ -10,7 +10,6 @@ from entrofed.errors import ConfigError
 from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.methods import METHODS
-from entrofed.report import write_report
 from entrofed.suite.compare import comparison
 
 ROUNDS = 20
@@ -62,6 +61,8 @@ def play(out: Path, seeds: int, console: Console) -> None:
     )
     play_all(runs, console, None, resume=False, overwrite=True)
     console.print(comparison_table(comparison([folder.path for _, folder in runs])))
+    from entrofed.report import write_report  # loads what draws charts, which nobody waits for before the first round
+
     report = out / "report.html"
     write_report([folder for _, folder in runs], report, title="Quickstart: every method on skewed digits")
     console.print(f"Results: {out}; to look at: {report}", highlight=False)
