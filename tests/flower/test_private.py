@@ -107,3 +107,15 @@ def test_what_a_strategy_cannot_protect() -> None:
         EntroStrategy("fedavg", privacy={"update": {}})
     with pytest.raises(ConfigError, match="releases none"):
         EntroStrategy("fedavg", privacy={"epsilon": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ({"epsilon": 0.5}, r"privacy.epsilon noises nothing here.*client_app\(..., epsilon=0.5\)"),
+        ({"epsilon": 0.5, "sizes": True}, "privacy.sizes cannot act here"),
+    ],
+)
+def test_what_a_server_cannot_noise_is_refused(privacy, words):
+    with pytest.raises(ConfigError, match=words):
+        EntroStrategy("fedentopt", classes=3, privacy=privacy)

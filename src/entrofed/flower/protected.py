@@ -33,6 +33,15 @@ def check_privacy(privacy: PrivacySection, section: MethodSection, method: Metho
         privacy.check(method, peers=False, quorum=section.quorum, cohort=section.cohort_size(nodes))
     except ValueError as error:
         raise ConfigError(f"EntroStrategy: {error}") from None
+    if privacy.sizes:
+        raise ConfigError(
+            "EntroStrategy: privacy.sizes cannot act here: clients say their own number of examples; leave it out"
+        )
+    if privacy.epsilon is not None and privacy.updates is None:
+        raise ConfigError(
+            "EntroStrategy: privacy.epsilon noises nothing here: clients noise their own label counts, with "
+            f"entrofed.flower.client_app(..., epsilon={privacy.epsilon:g}); leave it out"
+        )
     if privacy.updates is not None and privacy.updates.noise is None:
         raise ConfigError(
             "EntroStrategy: privacy.updates.noise is needed, because nobody knows beforehand how many clients come; "
