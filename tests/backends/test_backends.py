@@ -25,6 +25,7 @@ from entrofed.client.work import work
 from entrofed.core.params import Layout
 from entrofed.core.tasks import PredictTask, Task, TrainTask
 from entrofed.core.types import Failure, Update
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.federation import Federation
 from entrofed.errors import EntrofedError
 from entrofed.facts.mean_prediction import MeanPrediction
@@ -294,13 +295,17 @@ def test_no_array_goes_through_the_pipe(digits, make_bench, training, two_worker
 
 
 def test_many_short_tasks_go_together_and_one_that_kills_is_found_out(
-    digits, bench, training, two_workers, tmp_path, same
+    digits, bench, training, two_workers, tmp_path, same, monkeypatch
 ):
     """A worker that dies over several tasks says not over which: each is tried again alone."""
     tasks = [replace(task, cost=1) for task in tasks_for(bench, training)] * 8
     deadly, broken = Misbehaving(bench.params, "die once", str(tmp_path / "deaths")), Misbehaving(bench.params, "raise")
     outcomes = run_on(two_workers, digits, bench, [*tasks[:20], deadly, *tasks[20:40], broken, *tasks[40:]])
     assert len(two_workers._bundles(tasks)) < len(tasks)
+    longer = [replace(task, cost=200) for task in tasks]
+    assert len(two_workers._bundles(longer)) < len(tasks)  # for so small a network it is no work
+    monkeypatch.setattr(two_workers, "_parameters", 10**6)
+    assert len(two_workers._bundles(longer)) == len(tasks)
     assert outcomes.pop(20) == "done by die once"
     assert outcomes.pop(40) == Failure("ValueError: a client's own error")
     expected = run_on(InlineBackend(), digits, bench, tasks[:8]) * 8
@@ -338,3 +343,14 @@ def test_own_data_of_every_kind(training, two_workers, same, kind, shape, width)
     here, there = (run_on(backend, federation, bench, tasks) for backend in (InlineBackend(), two_workers))
     assert all(same(ours.params, theirs.params) for ours, theirs in zip(here, there, strict=True))
     assert not same(here[0].params, here[2].params)
+
+
+def test_what_a_worker_is_sent_does_not_grow_with_the_clients(digits, bench, two_workers):
+    """Who has which rows lies in shared memory, beside the data."""
+    rows = digits.shards.rows
+    sizes = []
+    for clients in (2, 500):
+        shards = ClientRows.cut(rows, np.bincount(np.arange(len(rows)) % clients))
+        run_on(two_workers, replace(digits, shards=shards), bench, [])
+        sizes.append(len(ForkingPickler.dumps(two_workers._workers[0]._setting)))
+    assert abs(sizes[1] - sizes[0]) < 100

@@ -266,7 +266,7 @@ def test_hold_out(sizes, share, seed):
             assert len(held) >= 1
             assert abs(len(held) - share * len(shard)) <= 1
     again = hold_out(shards, share, default_rng(seed))
-    assert all(map(np.array_equal, train + test, again[0] + again[1]))
+    assert all(map(np.array_equal, [*train, *test], [*again[0], *again[1]]))
 
 
 @pytest.mark.parametrize("name", sorted(PARTITIONS))

@@ -22,6 +22,7 @@ def test_leaders(data, values, part):
     pooled = data.draw(arrays(np.float64, classes, elements=values))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "PART", part)
+        patch.setattr(screen, "SAMPLE", part)
         check(counts, rows, pooled, sorted(gone), ScreenedCandidates)
 
 

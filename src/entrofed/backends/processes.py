@@ -1,7 +1,8 @@
 """Tasks done by persistent worker processes, one thread each.
 
-The dataset lies once in shared memory. A worker has a block of shared memory for what comes in and one for what goes
-out: every array of a task and of what comes of it is copied there, and nothing but small records goes through the pipe.
+The dataset, and who has which rows of it, lie once in shared memory, or in the files they are mapped from. A worker
+has a block of shared memory for what comes in and one for what goes out: every array of a task and of what comes of it
+is copied there, and nothing but small records goes through the pipe.
 A user's own objects are sent once (:mod:`entrofed.backends.sending`), and the user's script is not run again.
 Blocks grow as needed. The longest tasks go first, and a worker takes the next as soon as it is free. A worker that dies
 is replaced and its task tried again: what the machine does to workers changes no result. A task over which workers die
@@ -31,19 +32,18 @@ from entrofed.backends.base import Backend, Workload
 from entrofed.backends.parcels import Packer, Parcel, unpack
 from entrofed.backends.sending import Outbox, packed
 from entrofed.backends.shared import SharedArrays, SharedBlock, sweep_blocks
-from entrofed.backends.worker import Setting, work
+from entrofed.backends.worker import ROWS, STARTS, Setting, work
 from entrofed.client.work import attempt
 from entrofed.core.tasks import Task
 from entrofed.core.types import Failure
-from entrofed.data.dataset import Dataset
-from entrofed.data.federation import Federation
 from entrofed.errors import EntrofedError
 
 log = logging.getLogger("entrofed")
 
 TUNABLES = "GLIBC_TUNABLES"
-SHORT, TOGETHER, TURNS = 64, 16, 4
-"""Samples up to which a task is short, how many of these go together at most, and how often each worker gets some."""
+SHORT, WORK, TOGETHER, TURNS = 64, 1 << 22, 16, 4
+"""Samples, or samples times parameters, up to which a task is short: it takes about as long as to send it; how many of
+these go together at most, and how often each worker gets some."""
 TRIES = 5
 """How often workers may die over one task."""
 LONG = 1 << 14
@@ -64,21 +64,23 @@ class ProcessBackend(Backend):
         sweep_blocks()
         self._workers = [_Worker(number, timeout) for number in range(workers)]
         self._data: SharedArrays | None = None
-        self._outbox = Outbox()
+        self._outbox, self._parameters = Outbox(), 0
 
     def open(self, workload: Workload) -> None:
         """Give every worker the data and the model of an experiment."""
         federation, build = workload.federation, packed(workload.build)
-        data = _fields(federation.data)
+        data = {field.name: getattr(federation.data, field.name) for field in fields(federation.data)}
         arrays = {name: value for name, value in data.items() if isinstance(value, np.ndarray)}
+        data = {name: value for name, value in data.items() if name not in arrays and name != "role_names"}
+        arrays |= {ROWS: federation.shards.rows, STARTS: federation.shards.starts}
         if self._data is not None:
             self._data.close()
         self._data = SharedArrays.create(list(arrays.values()))
         setting = Setting(
-            data={name: value for name, value in data.items() if name not in arrays},
+            data=data,
             names=tuple(arrays),
             arrays=self._data.handle,
-            federation={name: value for name, value in _fields(federation).items() if name != "data"},
+            scaling=(federation.shift, federation.scale),
             build=build,
             layout=workload.layout,
             compiled=workload.compiled,
@@ -86,7 +88,7 @@ class ProcessBackend(Backend):
             device=workload.device,
             precision=workload.precision,
         )
-        self._outbox = Outbox()
+        self._outbox, self._parameters = Outbox(), workload.layout.floats
         for worker in self._workers:
             worker.open(setting, self._outbox)
 
@@ -157,7 +159,8 @@ class ProcessBackend(Backend):
     def _bundles(self, tasks: Sequence[Task]) -> list[list[int]]:
         """The tasks for workers, longest first; of many short ones several go together, for a message takes time."""
         order = sorted((i for i, task in enumerate(tasks) if not task.near), key=lambda i: -tasks[i].cost)
-        long = [i for i in order if tasks[i].cost > SHORT]
+        short_up_to = max(SHORT, WORK // max(self._parameters, 1))
+        long = [i for i in order if tasks[i].cost > short_up_to]
         short = order[len(long) :]
         size = max(1, min(TOGETHER, len(short) // (TURNS * len(self._workers))))
         return [[i] for i in long] + [short[k : k + size] for k in range(0, len(short), size)]
@@ -170,10 +173,6 @@ class ProcessBackend(Backend):
         if self._data is not None:
             self._data.close()
             self._data = None
-
-
-def _fields(thing: Dataset | Federation) -> dict[str, Any]:
-    return {field.name: getattr(thing, field.name) for field in fields(thing)}
 
 
 class _Worker:

@@ -133,6 +133,8 @@ class RayBackend(Backend):
             self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
         self._class = self._ray.remote(_Actor)
         self._workload: Any = None
+        self._stored: dict[int, tuple[Leaf, Any]] = {}
+        """What the last tasks brought to the object store, by identity: a model is evaluated, then trained from."""
         self._actors = [self._new(place, num_cpus=1) for place in range(workers)]
 
     def _new(self, place: int, num_cpus: int) -> Any:
@@ -163,15 +165,15 @@ class RayBackend(Backend):
         return [_outcome(*found) for found in self._play(calls)]
 
     def _put(self) -> Callable[[Leaf], Any]:
-        """References to arrays and models; one that is here goes to the object store once."""
-        known: dict[int, Any] = {}
+        """References to arrays and models; one that is here goes to the object store once, and once to each node."""
+        before, self._stored = self._stored, {}
 
         def put(leaf: Leaf) -> Any:
             if isinstance(leaf, RemoteParams):
                 return object.__getattribute__(leaf, "ref")
-            if id(leaf) not in known:
-                known[id(leaf)] = self._ray.put((leaf,))
-            return known[id(leaf)]
+            if id(leaf) not in self._stored:
+                self._stored[id(leaf)] = before.get(id(leaf)) or (leaf, self._ray.put((leaf,)))
+            return self._stored[id(leaf)][1]
 
         return put
 

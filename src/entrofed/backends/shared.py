@@ -35,6 +35,16 @@ def placed(arrays: Sequence[NDArray[Any]]) -> tuple[tuple[Spec, ...], int]:
     return tuple(specs), end
 
 
+def in_file(array: NDArray[Any]) -> tuple[str, int] | None:
+    """The file that an array is mapped from, unchanged, and where in it; None if it is not, or not as a whole piece."""
+    root: Any = array
+    while isinstance(root, np.ndarray) and not (isinstance(root, np.memmap) and not isinstance(root.base, np.ndarray)):
+        root = root.base
+    if not isinstance(root, np.memmap) or not array.flags.c_contiguous or root.mode != "r" or root.filename is None:
+        return None
+    return str(root.filename), int(root.offset + array.ctypes.data - root.ctypes.data)
+
+
 def _family() -> str:
     """What the names of our blocks begin with, before the number of the process: those of one kernel's processes."""
     try:
@@ -92,32 +102,47 @@ class SharedBlock:
 
 @dataclass(frozen=True)
 class Handle:
-    """How another process finds arrays: the block's name, and the place of each."""
+    """How another process finds arrays: the block's name, and the place of each; or the file that it is mapped from."""
 
     name: str
     specs: tuple[Spec, ...]
+    files: tuple[str, ...]
+    """Empty where an array lies in the block."""
 
 
 class SharedArrays:
-    """Copies of arrays in a block of their own."""
+    """Arrays for several processes: copies in a block of their own, and as they are what is mapped from a file."""
 
-    def __init__(self, block: SharedBlock, specs: tuple[Spec, ...]) -> None:
-        self._block, self.handle = block, Handle(block.name, specs)
-        self.arrays = [block.view(spec) for spec in specs]
+    def __init__(self, block: SharedBlock, handle: Handle) -> None:
+        self._block, self.handle = block, handle
+        self.arrays = [
+            np.memmap(file, spec[1], "r", spec[2], spec[0]) if file else block.view(spec)
+            for spec, file in zip(handle.specs, handle.files, strict=True)
+        ]
 
     @classmethod
     def create(cls, like: Sequence[NDArray[Any]]) -> "SharedArrays":
-        """A new block with copies of the given arrays."""
-        specs, size = placed(like)
-        shared = cls(SharedBlock(size=size), specs)
-        for target, source in zip(shared.arrays, like, strict=True):
-            target[...] = source
+        """A new block with copies of the given arrays, but for those that lie in a file."""
+        mapped = [in_file(array) for array in like]
+        copied = [array for array, place in zip(like, mapped, strict=True) if place is None]
+        places, size = placed(copied)
+        inside = iter(places)
+        specs = [
+            next(inside) if place is None else (array.shape, array.dtype.str, place[1])
+            for array, place in zip(like, mapped, strict=True)
+        ]
+        files = ["" if place is None else place[0] for place in mapped]
+        block = SharedBlock(size=size)
+        shared = cls(block, Handle(block.name, tuple(specs), tuple(files)))
+        for target, source, file in zip(shared.arrays, like, files, strict=True):
+            if not file:
+                target[...] = source
         return shared
 
     @classmethod
     def attach(cls, handle: Handle) -> "SharedArrays":
         """The arrays of another process."""
-        return cls(SharedBlock(name=handle.name), handle.specs)
+        return cls(SharedBlock(name=handle.name), handle)
 
     def close(self) -> None:
         """Let go of the block; its arrays must not be used any more."""

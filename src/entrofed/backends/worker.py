@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 
@@ -20,21 +21,24 @@ from entrofed.client.runtime import ClientRuntime
 from entrofed.client.work import attempt, failure_of
 from entrofed.core.params import Layout
 from entrofed.core.types import Failure
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 
+ROWS, STARTS = "rows of clients", "starts of clients"
+"""The names of two arrays beside those of the dataset."""
 ATTACHED = 6
 """Blocks that a worker keeps attached: its three, and those before they grew."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A workload as the fields of its dataset and federation, with the dataset's arrays in shared memory."""
+    """What a worker needs of a workload: samples, who has which, and their scaling; arrays are in shared memory."""
 
     data: dict[str, Any]
     names: tuple[str, ...]
     arrays: Handle
-    federation: dict[str, Any]
+    scaling: tuple[NDArray[np.float32], NDArray[np.float32]]
     build: bytes
     layout: Layout
     compiled: Compile
@@ -46,8 +50,10 @@ class Setting:
 
     def workload(self, arrays: list[NDArray[Any]]) -> Workload:
         """The workload, once the arrays are at hand."""
-        data = Dataset(**{**self.data, **dict(zip(self.names, arrays, strict=True))})
-        federation, build = Federation(data=data, **self.federation), unpacked(self.build)
+        found = dict(zip(self.names, arrays, strict=True))
+        shards, nobody = ClientRows(found.pop(ROWS), found.pop(STARTS)), np.zeros(0, np.int64)
+        data, build = Dataset(**{**self.data, **found}), unpacked(self.build)
+        federation = Federation(data, *self.scaling, shards, ClientRows.of(()), nobody, nobody)
         return Workload(federation, build, self.layout, self.compiled, self.device, self.precision)
 
 

@@ -157,7 +157,6 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         digests = [pooled[node].digest if node in pooled else f"node {node}" for node in range(nodes)]
         evaluated = evaluation.of_peers(models, digests)
     peers = [peer_record(node, received.get(node, []), pooled.get(node), evaluated) for node in range(nodes)]
-    matrix = mixing_matrix([np.array(peer.senders) for peer in peers], [np.array(peer.weights) for peer in peers])
     counted = sorted({k for node in pooled for k, weight in peers[node].mixing.items() if weight > 0})
     arrived = [sent[k] for node, got in received.items() for k in got if k != node]
     told = 0
@@ -181,10 +180,15 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
         in_distribution=evaluated.in_distribution,
         peers=peers,
         consensus=float(distances.mean()),
-        spectral_gap=spectral_gap(matrix) if nodes <= MAX_NODES_FOR_GAP else None,
+        spectral_gap=_gap(peers) if nodes <= MAX_NODES_FOR_GAP else None,
         virtual_seconds=in_time.seconds,
         seconds={**watch.seconds, "clients": sum(update.seconds for update in sent.values())},
     )
+
+
+def _gap(peers: Sequence[PeerRecord]) -> float:
+    """The spectral gap of the weights that nodes gave each other."""
+    return spectral_gap(mixing_matrix([np.array(peer.senders) for peer in peers], [peer.weights for peer in peers]))
 
 
 def peer_record(node: int, received: list[int], pooled: Pooled | None, evaluated: PeersEvaluated) -> PeerRecord:

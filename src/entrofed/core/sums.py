@@ -4,7 +4,7 @@ Every element is summed in the order given, so that the result has the same bits
 number of threads is at work.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -27,14 +27,23 @@ def weighted_sum(rows: Sequence[Floats], weights: Doubles) -> Doubles:
     >>> weighted_sum([np.array([1, 2], "f4"), np.array([3, 6], "f4")], np.array([0.5, 0.5]))
     array([2., 4.])
     """
+    total = np.empty(len(rows[0]) if len(rows) else 0, np.float64)
+    for place, block in blocks_of_sum(rows, weights):
+        total[place] = block
+    return total
+
+
+def blocks_of_sum(rows: Sequence[Floats], weights: Doubles) -> Iterator[tuple[slice, Doubles]]:
+    """The same, a block at a time, for whoever makes something else of it: each is gone when the next one comes."""
     if len(rows) != len(weights):
         raise ValueError(f"{len(rows)} rows and {len(weights)} weights; there must be one for each")
-    total = np.zeros(len(rows[0]), np.float64)
-    scratch = np.empty(min(BLOCK, len(total)), np.float64)
-    add_four = _compiled() if len(rows) * len(total) >= LARGE else None
+    width = len(rows[0])
+    total, scratch = (np.empty(min(BLOCK, width), np.float64) for _ in range(2))
+    add_four = _compiled() if len(rows) * width >= LARGE else None
     by_four = 0 if add_four is None else len(rows) // 4 * 4
-    for start in range(0, len(total), BLOCK):
-        block = total[start : start + BLOCK]
+    for start in range(0, width, BLOCK):
+        block = total[: min(BLOCK, width - start)]
+        block[:] = 0
         parts = [row[start : start + BLOCK] for row in rows]
         if add_four is not None:
             for k in range(0, by_four, 4):
@@ -42,7 +51,7 @@ def weighted_sum(rows: Sequence[Floats], weights: Doubles) -> Doubles:
         for part, weight in zip(parts[by_four:], weights[by_four:], strict=True):
             np.multiply(part, weight, out=scratch[: len(block)], dtype=np.float64)
             block += scratch[: len(block)]
-    return total
+        yield slice(start, start + len(block)), block
 
 
 @cache

@@ -1,6 +1,6 @@
 """Datasets, and the ways to deal them out among clients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from entrofed.data.partition import (
     Indices,
@@ -15,7 +15,7 @@ from entrofed.data.quantity import label_and_quantity, quantity
 from entrofed.data.replay import fedklentropy_replay
 from entrofed.data.shifts import feature_noise, rotation
 
-PARTITIONS: dict[str, Callable[..., list[Indices]]] = {
+PARTITIONS: dict[str, Callable[..., Sequence[Indices]]] = {
     partition.__name__: partition
     for partition in (
         iid,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from entrofed.core.seeds import stream
 from entrofed.data.assignment import assignment
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.dataset import Dataset
 from entrofed.data.partition import by_role, hold_out, split_participants
 from entrofed.data.shards import Partition, deal_out, name_of
@@ -41,8 +42,8 @@ class Dealt(NamedTuple):
     """The dataset, with validation set and shifts of features, and whose its rows are."""
 
     data: Dataset
-    shards: tuple[NDArray[np.int64], ...]
-    holdouts: tuple[NDArray[np.int64], ...]
+    shards: ClientRows
+    holdouts: ClientRows
     participants: NDArray[np.int64]
     names: tuple[str, ...]
     feature_shift: FeatureShift | None
@@ -82,18 +83,18 @@ def dealt_out(data: Dataset, how: Deal) -> Dealt:
     participants = np.arange(len(shards))
     if how.participating is not None:
         participants, _ = split_participants(len(shards), how.participating, stream(seed, "participants"))
-    if not any(len(shards[k]) for k in participants):
+    if not shards.sizes[participants].any():
         raise DataError(f"none of the {len(participants)} clients that take part has samples to train on")
-    return Dealt(data, tuple(shards), tuple(holdouts), participants, names, feature_shift)
+    return Dealt(data, shards, holdouts, participants, names, feature_shift)
 
 
 def _some(
-    dealt: list[NDArray[np.int64]], names: tuple[str, ...], clients: int, rng: np.random.Generator
-) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
+    dealt: ClientRows, names: tuple[str, ...], clients: int, rng: np.random.Generator
+) -> tuple[ClientRows, tuple[str, ...]]:
     """So many of the natural owners, drawn at random; nobody trains on what the others have."""
     if not isinstance(clients, int | np.integer) or not 1 <= clients <= len(dealt):
         raise ConfigError(
             f"clients = {clients!r}, but of the natural owners a whole number from 1 to {len(dealt)} can be taken"
         )
     kept = np.sort(rng.permutation(len(dealt))[:clients]).tolist()
-    return [dealt[k] for k in kept], tuple(names[k] for k in kept) if names else ()
+    return ClientRows.of([dealt[k] for k in kept]), tuple(names[k] for k in kept) if names else ()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.dataset import Dataset, Kind, Scaling, scaling
 from entrofed.data.dealing import BY_ROLE, NATURAL, Deal, dealt_out
 from entrofed.data.overview import html_table, in_words
@@ -21,6 +22,9 @@ from entrofed.data.shards import Partition, name_of
 from entrofed.data.shifts import FeatureShift
 from entrofed.data.tabular.choice import Choice, Missing
 from entrofed.errors import ConfigError
+
+MANY = 100_000
+"""Clients up to which the digest is made of the rows of each, and not of all together."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,8 +42,8 @@ class Federation:
     data: Dataset
     shift: NDArray[np.float32]
     scale: NDArray[np.float32]
-    shards: tuple[NDArray[np.int64], ...]
-    holdouts: tuple[NDArray[np.int64], ...]
+    shards: ClientRows
+    holdouts: ClientRows
     participants: NDArray[np.int64]
     label_counts: NDArray[np.int64]
     """``[client, class]`` counts of the training labels."""
@@ -47,6 +51,10 @@ class Federation:
     dealt: str = ""
     """The name of the partition."""
     feature_shift: FeatureShift | None = None
+
+    def __post_init__(self) -> None:
+        for part in ("shards", "holdouts"):
+            object.__setattr__(self, part, ClientRows.of(getattr(self, part)))
 
     @classmethod
     def from_clients(
@@ -257,8 +265,11 @@ class Federation:
         found = sha256(json.dumps([data.kind, data.classes, data.full_scale, len(self.shards)]).encode())
         arrays = [(field.name, getattr(data, field.name)) for field in fields(data)]
         arrays += [("shift", self.shift), ("scale", self.scale), ("participants", self.participants)]
-        arrays += [(f"shard {k}", shard) for k, shard in enumerate(self.shards)]
-        arrays += [(f"holdout {k}", rows) for k, rows in enumerate(self.holdouts)]
+        for name, dealt in (("shard", self.shards), ("holdout", self.holdouts)):
+            if len(dealt) <= MANY:
+                arrays += [(f"{name} {k}", rows) for k, rows in enumerate(dealt)]
+            else:
+                arrays += [(f"{name}s", dealt.rows), (f"{name} starts", dealt.starts)]
         for name, array in arrays:
             if isinstance(array, np.ndarray):
                 found.update(f"{name} {array.dtype.str} {array.shape}".encode())

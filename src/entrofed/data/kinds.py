@@ -38,7 +38,11 @@ def stored(parts: Mapping[str, NDArray[Any]], kind: str | None) -> tuple[Kind, d
             raise DataError(f"a table has a row of features per sample, found samples of shape {train.shape[1:]}")
         return "table", {part: _floats(x, part) for part, x in parts.items()}, 1.0
     whole = train.dtype.kind in "iu"
-    return "tensor", {part: x.astype(np.int64) if whole else _floats(x, part) for part, x in parts.items()}, 1.0
+    return (
+        "tensor",
+        {part: _as(x, np.int64) if whole else _floats(x, part) for part, x in parts.items()},
+        1.0,
+    )
 
 
 def _guess(x: NDArray[Any]) -> Kind:
@@ -71,7 +75,7 @@ def _images(parts: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Samples], floa
     found: dict[str, Samples] = {}
     for part, x in parts.items():
         upright = x[:, None] if x.ndim == 3 else np.moveaxis(x, 3, 1) if last else x
-        found[part] = np.array(upright, np.uint8, order="C") if whole else np.array(upright, np.float32, order="C")
+        found[part] = np.ascontiguousarray(_as(upright, np.uint8 if whole else np.float32))
     return found, full_scale
 
 
@@ -81,12 +85,20 @@ def _tokens(x: NDArray[Any], part: str) -> Samples:
             f"{part}, x: text is a row of token numbers per sample, whole and from 0 on, all rows of one length; found "
             f"{x.dtype} of shape {x.shape}" + (f" with {x.min()}" if x.min() < 0 else "")
         )
-    return x.astype(np.uint8) if x.max() < 256 else x.astype(np.int64)
+    tokens: Samples = _as(x, np.uint8 if x.max() < 256 else np.int64)
+    return tokens
+
+
+def _as(x: NDArray[Any], dtype: type[Any]) -> Any:
+    """A copy of that type; the array itself if it is of that type and nobody can change it, as one mapped from disk."""
+    return x if x.dtype == dtype and not x.flags.writeable else x.astype(dtype)
 
 
 def _floats(x: NDArray[Any], part: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
-        found = x.astype(np.float32)
+        found: NDArray[np.float32] = _as(x, np.float32)
+    if found is x:
+        return found  # that it is finite was seen when it was read
     if not np.isfinite(found).all():
         raise DataError(f"{part}, x: {np.abs(x).max():g} is too large for 32-bit numbers; scale the feature")
     return found

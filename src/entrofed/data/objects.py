@@ -18,6 +18,8 @@ SCOPE = "EntroFed does classification (two or more classes)"
 
 LARGEST = 2**53
 """The greatest number that can be a label: the first that has no neighbour among numbers with a decimal point."""
+PIECE = 1 << 22
+"""Values that are looked at at a time: samples may be mapped from a file that is larger than memory."""
 LABEL_COLUMNS = ("label", "labels", "target", "y", "fine_label")
 """Where a Hugging Face dataset keeps its labels, unless exactly one column holds class labels by its type."""
 INPUT_COLUMNS = ("image", "img", "input_ids", "pixel_values", "x", "features")
@@ -107,13 +109,17 @@ def _numbers(values: NDArray[Any], where: str) -> NDArray[Any]:
             f"{where}: expected numbers, found {_what_is_in(values)}; turn it into numbers "
             "(entrofed.Federation.from_table does so for tables with columns of text or with missing values)"
         )
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        place = np.argwhere(~np.isfinite(values))[0].tolist()
-        raise DataError(
-            f"{where}: sample {place[0]} holds {values[tuple(place)]}"
-            + (f" (at {place[1:]})" if place[1:] else "")
-            + "; values must be finite: fill them in, or leave out the sample"
-        )
+    step = max(1, PIECE // max(values[:1].size, 1))
+    for start in range(0, len(values), step) if values.dtype.kind == "f" else ():
+        finite = np.isfinite(values[start : start + step])
+        if not finite.all():
+            place = np.argwhere(~finite)[0].tolist()
+            place[0] += start
+            raise DataError(
+                f"{where}: sample {place[0]} holds {values[tuple(place)]}"
+                + (f" (at {place[1:]})" if place[1:] else "")
+                + "; values must be finite: fill them in, or leave out the sample"
+            )
     return values
 
 

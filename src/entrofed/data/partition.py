@@ -17,36 +17,42 @@ import numpy as np
 from numpy.random import Generator, RandomState
 from numpy.typing import NDArray
 
+from entrofed.data.client_rows import ClientRows
 from entrofed.errors import ConfigError, DataError
 
 Indices = NDArray[np.int64]
 Random = Generator | RandomState
 
 
-def iid(labels: Indices, clients: int, rng: Random) -> list[Indices]:
+def iid(labels: Indices, clients: int, rng: Random) -> ClientRows:
     """Equal parts (sizes differ by one at most) of the samples in random order."""
     number_of_classes(labels, clients)
-    return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
+    return ClientRows.cut(rng.permutation(len(labels)), _equal(len(labels), clients))
 
 
-def contiguous(labels: Indices, clients: int, rng: Random) -> list[Indices]:
+def contiguous(labels: Indices, clients: int, rng: Random) -> ClientRows:
     """Equal consecutive pieces (sizes differ by one at most) in the order of the rows; nothing is drawn."""
     number_of_classes(labels, clients)
-    return list(np.array_split(np.arange(len(labels)), clients))
+    return ClientRows.cut(np.arange(len(labels)), _equal(len(labels), clients))
 
 
-def by_role(roles: Indices, clients: int = 0) -> list[Indices]:
+def _equal(samples: int, clients: int) -> Indices:
+    """Sizes that differ by one at most; the first are larger."""
+    return samples // clients + (np.arange(clients) < samples % clients).astype(np.int64)
+
+
+def by_role(roles: Indices, clients: int = 0) -> ClientRows:
     """One client per natural owner: client r holds the samples whose role is r. Of ``clients``, the last may be empty.
 
     >>> [shard.tolist() for shard in by_role(np.array([1, 0, 1]))]
     [[1], [0, 2]]
     """
-    return of_each_class(roles, max(number_of_classes(roles, 1, "role"), clients))
+    return ClientRows.of_owners(np.arange(len(roles)), roles, max(number_of_classes(roles, 1, "role"), clients))
 
 
 def dirichlet_balanced(
     labels: Indices, clients: int, rng: Random, *, alpha: float, min_size: int = 10, max_tries: int = 1000
-) -> list[Indices]:
+) -> ClientRows:
     """Each class spread by p ~ Dir(alpha), with clients that already hold N/K samples left out.
 
     Class by class: shuffle its n_c samples, draw p, set p_k = 0 for full clients, renormalise, and cut at
@@ -89,7 +95,7 @@ def dirichlet_balanced(
     )
 
 
-def dirichlet_plain(labels: Indices, clients: int, rng: Random, *, alpha: float) -> list[Indices]:
+def dirichlet_plain(labels: Indices, clients: int, rng: Random, *, alpha: float) -> ClientRows:
     """P[c] ~ Dir(alpha) for every class c; client k gets floor(P[c, k] n_c) of it, the last client the rest.
 
     Clients may stay empty. Used by the public runs of FedKLEntropy.
@@ -120,7 +126,7 @@ def dirichlet_mixed(
     alphas: tuple[float, float],
     min_size: int = 10,
     max_tries: int = 1000,
-) -> list[Indices]:
+) -> Sequence[Indices]:
     """Two kinds of clients: `dirichlet_balanced` with alphas[0] for the first half, alphas[1] for the rest.
 
     The samples are first cut into two halves of the same class composition, one for each kind; the first
@@ -139,7 +145,7 @@ def dirichlet_mixed(
     ]
 
 
-def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_client: int) -> list[Indices]:
+def label_quantity(labels: Indices, clients: int, rng: Random, *, labels_per_client: int) -> ClientRows:
     """Client k owns label k mod C and further random ones; owners of a label share its samples equally.
 
     Reference: Li et al., Federated learning on non-IID data silos (ICDE 2022), "quantity-based label
@@ -175,8 +181,8 @@ def label_counts(labels: Indices, shards: Sequence[Indices], classes: int) -> In
     found = number_of_classes(labels, 1)
     if found > classes:
         raise DataError(f"label {found - 1} of sample {labels.argmax()} is not in 0..{classes - 1}")
-    client = np.repeat(np.arange(len(shards)), [len(shard) for shard in shards])
-    sample = np.concatenate([*shards, np.empty(0, dtype=np.int64)])
+    dealt = ClientRows.of(shards)
+    client, sample = dealt.owners, dealt.rows
     wrong = np.flatnonzero((sample < 0) | (sample >= len(labels)))
     if len(wrong):
         where = f"client {client[wrong[0]]} holds sample {sample[wrong[0]]}"
@@ -194,7 +200,7 @@ def split_participants(clients: int, participating: int, rng: Random) -> tuple[I
     return np.sort(order[:participating]), np.sort(order[participating:])
 
 
-def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list[Indices], list[Indices]]:
+def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[ClientRows, ClientRows]:
     """Split every client's samples into training and local test samples, both sorted.
 
     The test part is the nearest integer to ``share`` of the samples, but at least one sample, and never all:
@@ -202,13 +208,16 @@ def hold_out(shards: Sequence[Indices], share: float, rng: Random) -> tuple[list
     """
     if not 0 <= share < 1:
         raise ConfigError(f"the share that is held out must be at least 0 and below 1, not {share}")
+    if not share:
+        dealt = ClientRows.of(shards)
+        return dealt, ClientRows(dealt.rows[:0], np.zeros(len(dealt) + 1, np.int64))
     train, test = [], []
     for shard in shards:
-        size = min(max(round(share * len(shard)), 1), len(shard) - 1) if share and len(shard) else 0
+        size = min(max(round(share * len(shard)), 1), len(shard) - 1) if len(shard) else 0
         order = rng.permutation(shard)
         test.append(np.sort(order[:size]))
         train.append(np.sort(order[size:]))
-    return train, test
+    return ClientRows.of(train), ClientRows.of(test)
 
 
 def number_of_classes(labels: Indices, clients: int, what: str = "label") -> int:
@@ -247,7 +256,8 @@ def dirichlet_rows(rng: Random, alpha: float, size: int, rows: int) -> NDArray[n
     return p
 
 
-def deal_classes(members: Sequence[Indices], counts: Indices) -> list[Indices]:
+def deal_classes(members: Sequence[Indices], counts: Indices) -> ClientRows:
     """Give client k the next counts[c, k] of members[c], for every class c."""
-    parts = [np.split(m, np.cumsum(row)[:-1]) for m, row in zip(members, counts, strict=True)]
-    return [np.sort(np.concatenate(client)) for client in zip(*parts, strict=True)]
+    clients = counts.shape[1]
+    owners = [np.repeat(np.arange(clients), row) for row in counts]
+    return ClientRows.of_owners(np.concatenate(members), np.concatenate(owners), clients)

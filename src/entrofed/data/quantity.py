@@ -1,6 +1,6 @@
 """Clients that hold unequal amounts of data, with equal or with unequal mixtures of labels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 
 import numpy as np
@@ -30,7 +30,7 @@ def quantity(
     sigma: float | None = None,
     min_size: int = 10,
     max_tries: int = 1000,
-) -> list[Indices]:
+) -> Sequence[Indices]:
     """Sizes N q_k, with labels dealt at random: q ~ Dir(alpha), or q_k proportional to exp(sigma z_k), z_k ~ N(0, 1).
 
     The shuffled samples are cut at floor(N cumsum(q)). Sizes are drawn until every client has ``min_size`` samples.
@@ -52,7 +52,7 @@ def label_and_quantity(
     alphas: tuple[float, float],
     min_size: int = 10,
     max_tries: int = 1000,
-) -> list[Indices]:
+) -> Sequence[Indices]:
     """Sizes N q_k with q ~ Dir(alphas[1]), as in `quantity`, and labels of client k by p_k ~ Dir(alphas[0]).
 
     One client after the other, in random order, draws its labels from p_k until it has its size; a class that is used

@@ -7,6 +7,7 @@ import numpy as np
 
 from entrofed.core.plugins import announced
 from entrofed.data import PARTITIONS
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.partition import Indices
 from entrofed.errors import ConfigError, EntrofedError, check_options, unknown
 
@@ -27,10 +28,10 @@ def name_of(partition: Partition) -> str:
 
 def deal_out(
     labels: Indices, partition: Partition, clients: int | None, options: Mapping[str, Any], rng: np.random.Generator
-) -> list[Indices]:
+) -> ClientRows:
     """The sorted samples of each client.
 
-    >>> deal_out(np.array([0, 1, 0]), lambda labels, clients, rng: [[2], [0, 1]], 2, {}, np.random.default_rng(0))
+    >>> list(deal_out(np.array([0, 1, 0]), lambda labels, clients, rng: [[2], [0, 1]], 2, {}, np.random.default_rng(0)))
     [array([2]), array([0, 1])]
     """
     what = f"partition {name_of(partition)!r}"
@@ -42,25 +43,27 @@ def deal_out(
     if not isinstance(clients, int | np.integer):
         raise ConfigError(f"{what} needs clients, a whole number; found {clients!r}")
     try:
-        dealt = [np.asarray(shard) for shard in partition(labels, clients, rng, **options)]
+        found = partition(labels, clients, rng, **options)
+        dealt = found if isinstance(found, ClientRows) else [np.asarray(shard) for shard in found]
     except EntrofedError:
         raise
     except Exception as error:
         raise ConfigError(f"{what} failed: {type(error).__name__}: {error}") from error
     if len(dealt) != clients:
         raise ConfigError(f"{what} must give the samples of {clients} clients, found those of {len(dealt)}")
-    for client, shard in enumerate(dealt):
+    for client, shard in enumerate(() if isinstance(dealt, ClientRows) else dealt):
         if shard.ndim != 1 or (len(shard) and shard.dtype.kind not in "iu"):
             raise ConfigError(f"{what}: client {client} must get sample numbers, found {shard.dtype} {shard.shape}")
-    shards = [np.sort(shard).astype(np.int64) for shard in dealt]
-    owner = np.repeat(np.arange(clients), [len(shard) for shard in shards])
-    sample = np.concatenate(shards)
-    for wrong in np.flatnonzero((sample < 0) | (sample >= len(labels)))[:1]:
+    shards = ClientRows.of([shard.astype(np.int64) for shard in dealt]) if isinstance(dealt, list) else dealt
+    sample, owner = shards.rows, shards.owners
+    if len(sample) and (sample.min() < 0 or sample.max() >= len(labels)):
+        wrong = np.flatnonzero((sample < 0) | (sample >= len(labels)))[0]
         raise ConfigError(
             f"{what}: client {owner[wrong]} holds sample {sample[wrong]}, but samples are 0..{len(labels) - 1}"
         )
-    order = np.argsort(sample, kind="stable")
-    for twice in order[1:][np.diff(sample[order]) == 0][:1]:
-        others = owner[sample == sample[twice]]
-        raise ConfigError(f"{what}: clients {others[0]} and {others[1]} both hold sample {sample[twice]}; one may")
-    return shards
+    times = np.bincount(sample, minlength=1)
+    if times.max() > 1:
+        twice = int(times.argmax())
+        others = owner[sample == twice]
+        raise ConfigError(f"{what}: clients {others[0]} and {others[1]} both hold sample {twice}; one may")
+    return shards if shards is dealt else ClientRows.of_owners(sample, owner, clients)

@@ -29,7 +29,7 @@ class FeatureShift:
     amounts: tuple[float, ...]
 
 
-def feature_noise(labels: Indices, clients: int, rng: Random, *, sigma: float) -> list[Indices]:
+def feature_noise(labels: Indices, clients: int, rng: Random, *, sigma: float) -> Sequence[Indices]:
     """`iid`, and Gaussian noise of variance sigma k / K for the samples of the k-th of K clients, k = 1..K.
 
     Noise is in units of pixels in 0..1 for images (and not clipped), of each feature's standard deviation for tables.
@@ -40,7 +40,7 @@ def feature_noise(labels: Indices, clients: int, rng: Random, *, sigma: float) -
     return iid(labels, clients, rng)
 
 
-def rotation(labels: Indices, clients: int, rng: Random, *, angles: Sequence[float] = QUARTERS) -> list[Indices]:
+def rotation(labels: Indices, clients: int, rng: Random, *, angles: Sequence[float] = QUARTERS) -> Sequence[Indices]:
     """`iid`, and images of client k turned counterclockwise by the angle (in degrees) number k mod len(angles).
 
     Quarter turns only move pixels; other angles interpolate between pixels, and corners that come in are 0.

@@ -263,10 +263,12 @@ def client_table(setup: Setup, released: Release | None) -> ClientTable:
         taking_part = np.isin(np.arange(len(sizes)), federation.participants)
         for fact in setup.method.facts:
             if isinstance(fact, LabelFact):
-                told = [fact.of_counts(row) if k else None for k, row in zip(taking_part, released.counts, strict=True)]
-                facts[fact.name] = told
                 if fact.name == LABEL_COUNTS:
                     facts[fact.name] = released.counts * taking_part[:, None]
+                    continue
+                facts[fact.name] = [
+                    fact.of_counts(row) if k else None for k, row in zip(taking_part, released.counts, strict=True)
+                ]
         if setup.experiment.privacy is not None and setup.experiment.privacy.sizes:
             sizes = np.where(sizes > 0, np.maximum(np.rint(released.counts.sum(axis=1)), 1), 0).astype(np.int64)
     return ClientTable(

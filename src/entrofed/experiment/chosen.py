@@ -49,7 +49,7 @@ def chosen_metrics(
     data, found = federation.data, dict[str, Metric]()
     for name in experiment.metrics:
         if name == CLIENT_ACCURACY:
-            if not any(len(federation.holdouts[client]) for client in federation.participants):
+            if not federation.holdouts.sizes[federation.participants].any():
                 raise ConfigError(
                     f"metric {name!r} is measured on data that clients hold out, and none does; "
                     "set for example data.holdout = 0.1"

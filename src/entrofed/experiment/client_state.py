@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from threading import RLock
 from weakref import ReferenceType, ref
 
 import numpy as np
@@ -39,6 +40,7 @@ class ClientStateStore:
     def __init__(self, folder: Path, limit: float) -> None:
         self.folder, self.limit, self.held = folder, limit, 0
         """``held``: bytes in memory."""
+        self._lock = RLock()  # a checkpoint may be written while the run goes on
         self._living: dict[ReferenceType[StoredState], None] = {}
         self._loaded: dict[ReferenceType[StoredState], int] = {}  # their bytes; those used last come last
 
@@ -48,56 +50,65 @@ class ClientStateStore:
 
     def read(self, entry: StoredState) -> PartState:
         """What an entry holds, as fresh arrays."""
-        if not entry.raw:
-            try:
-                entry.raw = self._fetch(entry.digest)
-            except CheckpointError as error:
-                raise CheckpointError(f"{error}; 'entrofed resume' goes back to where all files are intact") from None
-        raw = entry.raw
-        self._used(entry)
-        return load(raw)
+        with self._lock:
+            if not entry.raw:
+                try:
+                    entry.raw = self._fetch(entry.digest)
+                except CheckpointError as error:
+                    raise CheckpointError(
+                        f"{error}; 'entrofed resume' goes back to where all files are intact"
+                    ) from None
+            raw = entry.raw
+            self._used(entry)
+            return load(raw)
 
     def write(self, entry: StoredState) -> str:
         """Give an entry a file unless it has one; returns its SHA-256."""
-        if not entry.digest:
-            digest = sha256(entry.raw).hexdigest()
-            self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self._path(digest), entry.raw)  # one of this name may be there, and damaged
-            entry.digest = digest
-        return entry.digest
+        with self._lock:
+            if not entry.digest:
+                digest = sha256(entry.raw).hexdigest()
+                self.folder.mkdir(parents=True, exist_ok=True)
+                write_whole(self._path(digest), entry.raw)  # one of this name may be there, and damaged
+                entry.digest = digest
+            return entry.digest
 
     def known(self, digest: str) -> StoredState:
         """The entry of a file that was written before; checked, and read when it is needed."""
         self._fetch(digest)
         entry = StoredState(digest=digest)
-        self._living[ref(entry, self._gone)] = None
+        with self._lock:
+            self._living[ref(entry, self._gone)] = None
         return entry
 
     def prune(self, needed: set[str]) -> None:
         """Remove the files that are neither needed nor of a living entry."""
-        needed = needed | {entry.digest for living in list(self._living) if (entry := living()) is not None}
-        for path in self.folder.glob("*.safetensors"):
-            if path.stem not in needed:
-                path.unlink(missing_ok=True)
+        with self._lock:
+            needed = needed | {entry.digest for living in list(self._living) if (entry := living()) is not None}
+            for path in self.folder.glob("*.safetensors"):
+                if path.stem not in needed:
+                    path.unlink(missing_ok=True)
 
     def _used(self, entry: StoredState) -> StoredState:
-        key = ref(entry, self._gone)
-        self._living[key] = None
-        self.held += len(entry.raw) - self._loaded.pop(key, 0)
-        self._loaded[key] = len(entry.raw)
-        while self.held > self.limit and self._loaded:
-            oldest = next(iter(self._loaded))
-            found = oldest()
-            if found is not None:
-                self.write(found)
-                found.raw = b""
-            self.held -= self._loaded.pop(oldest, 0)
-        return entry
+        """The entry, as the one used last."""
+        with self._lock:
+            key = ref(entry, self._gone)
+            self._living[key] = None
+            self.held += len(entry.raw) - self._loaded.pop(key, 0)
+            self._loaded[key] = len(entry.raw)
+            while self.held > self.limit and self._loaded:
+                oldest = next(iter(self._loaded))
+                found = oldest()
+                if found is not None:
+                    self.write(found)
+                    found.raw = b""
+                self.held -= self._loaded.pop(oldest, 0)
+            return entry
 
     def _gone(self, key: "ReferenceType[StoredState]") -> None:
         """Nobody has the entry any more."""
-        self._living.pop(key, None)
-        self.held -= self._loaded.pop(key, 0)
+        with self._lock:
+            self._living.pop(key, None)
+            self.held -= self._loaded.pop(key, 0)
 
     def _fetch(self, digest: str) -> bytes:
         path = self._path(digest)

@@ -45,13 +45,17 @@ class FederationEvaluation(Evaluation):
         by_client: bool = False,
         parts: Sequence[Part] = (),
     ) -> None:
-        shards = [federation.shards[client] for client in federation.participants]
-        rows = {"training": np.concatenate(shards), "validation": np.arange(federation.data.validation_size)}
-        self._parts = {part: rows[part] for part in parts}
+        self._parts = {
+            part: federation.shards.of_clients(federation.participants)
+            if part == "training"
+            else np.arange(federation.data.validation_size)
+            for part in parts
+        }
         self._federation, self._rules, self._backend = federation, rules, backend
         self._chosen, self._by_client = chosen or {}, by_client
         self._test = np.arange(len(federation.data.test_y))
-        self._held_out = [rows for client in federation.participants if len(rows := federation.holdouts[client])]
+        some = federation.participants[federation.holdouts.sizes[federation.participants] > 0]
+        self._held_out = [federation.holdouts[client] for client in some.tolist()]
 
     def predict(self, models: Sequence[Params]) -> Predictions:
         """What models say about the validation set."""
@@ -68,7 +72,7 @@ class FederationEvaluation(Evaluation):
         after, chosen, rules, federation = outcome.state, plan.selection.clients, self._rules, self._federation
         alignment = None
         if outcome.enough and rules.alignment_every and after.round % rules.alignment_every == 0:
-            rows = np.concatenate([federation.shards[client] for client in federation.participants])
+            rows = federation.shards.of_clients(federation.participants)
             weights = outcome.weighing.weights
             alignment = measure_alignment(self._backend, before.params, outcome.updates, weights, plan.lr, rows)
         test, inside, averaged, parts = None, None, None, dict[str, Metrics]()

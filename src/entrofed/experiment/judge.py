@@ -37,7 +37,7 @@ def judged_on(experiment: Experiment, federation: Federation) -> str | None:
     A ConfigError if ``stop`` asks for data that is not there.
     """
     there = {
-        "holdout": any(len(federation.holdouts[client]) for client in federation.participants),
+        "holdout": bool(federation.holdouts.sizes[federation.participants].any()),
         "validation": federation.data.validation_size > 0 and experiment.topology is None,
     }
     stop = experiment.stop

@@ -4,14 +4,16 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import IO, Any
 
 from entrofed.core.params import Layout
 from entrofed.core.records import RoundRecord, Stopwatch
 from entrofed.core.types import State
 from entrofed.errors import CheckpointError, LostModelsError, QuorumError
+from entrofed.experiment.beside import Beside
 from entrofed.experiment.checkpoint import Checkpoints
 from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.judge import Best, Judge
@@ -31,7 +33,8 @@ MAX_TRIES = 5
 class Runner:
     """Plays rounds, and keeps what is needed to go on: the one place for records, checkpoints, resume, quorum stops.
 
-    ``checkpoint_seconds``: between checkpoints; 0 makes one after every round. ``before_save`` writes what else belongs
+    ``checkpoint_seconds``: between checkpoints, which are written while the run goes on; 0 makes one after every round,
+    and the run waits for it. ``before_save`` writes what else belongs
     to a checkpoint. ``model``: where the best model goes, as the ``judge`` finds; without a judge, the last. Without a
     folder nothing is kept.
     """
@@ -62,6 +65,7 @@ class Runner:
         self._best_state: State | None = None
         """Until its model is stored."""
         self._file: IO[str] | None = None
+        self._beside = Beside()
 
     def begin(self, first: State, *, resume: bool, start_over: bool = False) -> None:
         """Start from the first state, or from the last intact checkpoint.
@@ -128,8 +132,8 @@ class Runner:
         self.state = state
         if accuracy is not None and accuracy > self._best.accuracy:
             self._best, self._best_state = Best(accuracy, state.round), replace(state, client_states={})
-        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
-            self._save()
+        if time.monotonic() - self._saved_at >= self.checkpoint_seconds and not self._beside.busy:
+            self._save(wait=not self.checkpoint_seconds)
         observer(record)
         if state.skipped >= self._max_skipped:
             where = "" if self.folder is None else f"{self.folder.label}: "
@@ -162,32 +166,43 @@ class Runner:
             try:
                 yield
             except LostModelsError:
+                with suppress(LostModelsError):
+                    self._beside.wait()
                 raise  # there is nothing to save
             except BaseException:
-                self._save()
+                self._save(wait=True)
                 raise
             else:
-                self._save()
+                self._save(wait=True)
             finally:
                 self._file = None
 
-    def _save(self) -> None:
+    def _save(self, *, wait: bool) -> None:
+        """Make a checkpoint of where the run is; a state never changes, so that the run can go on meanwhile."""
+        self._beside.wait()
         if self._checkpoints is None or self._file is None or self.state.round <= self._saved:
             return
         self._before_save()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._save_model()
-        self._checkpoints.save(self.state)
+        self._beside.start(
+            partial(self._write, self._checkpoints, self._file, self.state, self._best_state, self._best)
+        )
+        self._saved, self._saved_at, self._best_state = self.state.round, time.monotonic(), None
+        if wait:
+            self._beside.wait()
+
+    def _write(
+        self, checkpoints: Checkpoints, records: IO[str], state: State, best_state: State | None, best: Best
+    ) -> None:
+        os.fsync(records.fileno())  # every record is flushed when it is written
+        self._write_model(state, best_state, best)
+        checkpoints.save(state)
         if self.folder is not None:
             self.folder.forget_replaced()
-        self._saved, self._saved_at = self.state.round, time.monotonic()
 
-    def _save_model(self) -> None:
+    def _write_model(self, state: State, best_state: State | None, best: Best) -> None:
         if self._judge is None or self._model is None:
             return
         if self._judge.on is None:
-            self._model.write(self.state, "the last; there is no held-out data and no validation set to choose by")
-        elif self._best_state is not None:
-            self._model.write(self._best_state, self._judge.reason(self._best), self._best.accuracy)
-            self._best_state = None
+            self._model.write(state, "the last; there is no held-out data and no validation set to choose by")
+        elif best_state is not None:
+            self._model.write(best_state, self._judge.reason(best), best.accuracy)

@@ -25,6 +25,8 @@ FEW = 2**15
 """Candidates up to which all are looked at."""
 PART = 2**15
 """Candidates whose bounds are computed at a time: they stay in the processor's cache."""
+SAMPLE = 2**12
+"""Candidates whose second best score the others must reach."""
 ROUNDING = 2.0**-24
 SMALLEST = np.float32(np.finfo(np.float32).tiny)
 
@@ -61,7 +63,7 @@ class ScreenedCandidates:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
         slack = self._slack(pooled)
         everything, some = np.arange(len(pooled)), self._alone(pooled)
-        sample = self._bounds(pooled, slice(0, PART), everything)
+        sample = self._bounds(pooled, slice(0, SAMPLE), everything)
         least = runner_up(np.nan_to_num(sample, nan=-inf)) - 2 * slack
         near = [
             start + np.flatnonzero(self._bounds(pooled, slice(start, start + PART), some) >= least)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.federation import Federation
 from entrofed.data.partition import label_counts
 from entrofed.errors import ConfigError, DataError
@@ -20,8 +21,7 @@ def share_of(federation: Federation, node: int) -> Federation:
 
 def whole_of(federation: Federation, node: int, nodes: int) -> Federation:
     """Of data that is all this peer's own, everything."""
-    shards, holdouts = (np.concatenate(rows) for rows in (federation.shards, federation.holdouts))
-    return _alone(federation, np.sort(shards), np.sort(holdouts), node, nodes)
+    return _alone(federation, np.sort(federation.shards.rows), np.sort(federation.holdouts.rows), node, nodes)
 
 
 def _alone(
@@ -38,14 +38,14 @@ def _alone(
         role_names=(),
     )
     rows = np.arange(len(shard)), np.arange(len(shard), len(shard) + len(holdout))
-    shards, holdouts = (tuple(mine if k == node else empty for k in range(nodes)) for mine in rows)
+    shards, holdouts = (ClientRows.of([mine if k == node else empty for k in range(nodes)]) for mine in rows)
     return replace(
         federation,
         data=data,
         shards=shards,
         holdouts=holdouts,
         participants=np.array([node]),
-        label_counts=label_counts(data.train_y, list(shards), len(data.classes)),
+        label_counts=label_counts(data.train_y, shards, len(data.classes)),
         names=(),
         feature_shift=None,
     )

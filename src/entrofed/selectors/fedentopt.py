@@ -59,6 +59,7 @@ class Pooled(Scores):
 
     def pick(self, client: int) -> None:
         """Pool its counts."""
-        if client in self._pool:
+        place = np.searchsorted(self._pool, client)
+        if place < len(self._pool) and self._pool[place] == client:
             self._candidates.remove(client)
         self._pooled += self._counts[client]

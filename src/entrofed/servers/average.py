@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from entrofed.core.params import Floats, Params
 from entrofed.core.parts import Sees, ServerRule
-from entrofed.core.sums import weighted_sum
+from entrofed.core.sums import blocks_of_sum
 from entrofed.core.types import Context, PartState, Update, Weights
 
 LARGEST = float(np.finfo(np.float32).max)
@@ -36,7 +36,11 @@ class Average(ServerRule):
 
 def average(updates: Sequence[Update], weights: Weights) -> Params:
     """The weighted average of parameters and float buffers; the maximum of integer buffers."""
-    return narrow(weighted_sum([update.params.values for update in updates], weights), updates)
+    rows = [update.params.values for update in updates]
+    values = np.empty(len(rows[0]), np.float32)
+    for place, block in blocks_of_sum(rows, weights):
+        values[place] = held(block)
+    return Params(values, _counters(updates))
 
 
 def narrow(values: NDArray[np.float64], updates: Sequence[Update]) -> Params:
@@ -44,8 +48,12 @@ def narrow(values: NDArray[np.float64], updates: Sequence[Update]) -> Params:
 
     Finite values are held inside the range of float32, so that no finite updates give a model that is not.
     """
-    counters = np.max([update.params.counters for update in updates], axis=0)
-    return Params(held(values), counters)
+    return Params(held(values), _counters(updates))
+
+
+def _counters(updates: Sequence[Update]) -> NDArray[np.int64]:
+    highest: NDArray[np.int64] = np.max([update.params.counters for update in updates], axis=0)
+    return highest
 
 
 def held(values: NDArray[np.float64]) -> Floats:

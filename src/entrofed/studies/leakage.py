@@ -29,6 +29,7 @@ from entrofed.core.round import finish_round, plan_round, tell_once
 from entrofed.core.seeds import stream
 from entrofed.core.tasks import Task, TrainTask
 from entrofed.core.types import Update
+from entrofed.data.client_rows import ClientRows
 from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, protected, release_once
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
@@ -99,7 +100,7 @@ def canaried(setup: Setup, seed: int) -> tuple[Setup, NDArray[np.int64], NDArray
     labels, classes = federation.data.train_y.copy(), len(federation.data.classes)
     labels[rows] = (labels[rows] + rng.integers(1, classes, len(rows))) % classes
     inside, outside = np.sort(rows[:CANARIES]), np.sort(rows[CANARIES:])
-    shards = tuple(shard[~np.isin(shard, outside)] for shard in federation.shards)
+    shards = ClientRows.of([shard[~np.isin(shard, outside)] for shard in federation.shards])
     changed = replace(federation, data=replace(federation.data, train_y=labels), shards=shards)
     return replace(setup, federation=changed), inside, outside
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from entrofed.data.dataset import Dataset
 from entrofed.data.files.array_columns import holds_arrays, holds_pictures, read_arrays
 from entrofed.data.files.memory import memory_rows
-from entrofed.data.files.npz import read_npz
+from entrofed.data.files.npz import is_npy_folder, read_npy_folder, read_npz
 from entrofed.data.files.pictures import PictureFiles, picture_files, read_pictures
 from entrofed.data.files.rows import Rows
 from entrofed.data.files.tables import is_table, open_rows, there
@@ -27,10 +27,13 @@ from entrofed.errors import ConfigError
 def load_path(path: str | Path, choice: Choice) -> Dataset:
     """Read the user's own data.
 
-    ``path`` is a table (.csv .tsv .parquet .arrow .feather), arrays (.npz), a folder of pictures by class or by client
+    ``path`` is a table (.csv .tsv .parquet .arrow .feather), arrays (.npz, or a folder with x.npy and
+    y.npy, which are mapped and not loaded), a folder of pictures by class or by client
     and class, or a dataset that Hugging Face saved. ``choice.test`` may be the path of another of the same kind.
     """
     path = there(Path(path))
+    if is_npy_folder(path):
+        return _of_arrays(path, choice)
     if path.is_dir() and not is_table(path):
         return _of_pictures(path, choice)
     if path.suffix == ".npz":
@@ -110,10 +113,11 @@ def _pixels(files: PictureFiles, choice: Choice) -> NDArray[np.uint8]:
 
 def _of_arrays(path: Path, choice: Choice) -> Dataset:
     choice.only(str(path), "a file of arrays", "label", "client", "test", "kind")
-    arrays = read_npz(path, choice.label, choice.client)
+    read = read_npy_folder if path.is_dir() else read_npz
+    arrays = read(path, choice.label, choice.client)
     test: Any = TEST_SHARE if choice.test is None else choice.test
     if not isinstance(test, Real):
-        other = read_npz(_other(test, str(path)), choice.label)
+        other = read(_other(test, str(path)), choice.label)
         test = (other["x"], other["y"])
     elif choice.test is None and "x_test" in arrays:
         test = (arrays["x_test"], arrays["y_test"])

@@ -1,4 +1,5 @@
-"""Arrays of numpy in one file (.npz): samples ``x``, labels ``y`` and, it may be, a test part ``x_test``, ``y_test``.
+"""Arrays of numpy in one file (.npz): samples ``x``, labels ``y`` and, it may be, a test part ``x_test``, ``y_test``;
+or each in a file of its own (``x.npy``, ``y.npy`` ...) in a folder: those are mapped, and may be larger than memory.
 
 Keras's names ``x_train`` and ``y_train`` are understood. Arrays of Python objects would need pickle, which can run
 code, and are refused.
@@ -31,6 +32,24 @@ def read_npz(path: Path, label: str | None = None, client: str | None = None) ->
         raise
     except Exception as error:  # whatever zipfile and numpy make of bad bytes
         raise DataError(f"{path}: not readable as .npz: {error}") from None
+
+
+def is_npy_folder(path: Path) -> bool:
+    """Whether a folder holds arrays."""
+    return path.is_dir() and any((path / f"{name}.npy").is_file() for name in ("x", "x_train"))
+
+
+def read_npy_folder(path: Path, label: str | None = None, client: str | None = None) -> Arrays:
+    """The same arrays as :func:`read_npz` finds, mapped from the files of a folder."""
+    names = sorted(file.stem for file in path.glob("*.npy"))
+    found: Arrays = {}
+    for role, name in _chosen(path, names, label, client).items():
+        file = path / f"{name}.npy"
+        try:
+            found[role] = np.load(file, mmap_mode="r", allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{file}: not readable as .npy: {error}; save an array of numbers or texts") from None
+    return found
 
 
 def _array(path: Path, file: Any, name: str) -> NDArray[Any]:
