@@ -28,6 +28,7 @@ from entrofed.core.round import run_round
 from entrofed.core.seeds import torch_stream
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientTable, State, Training
+from entrofed.data.client_rows import ClientRows
 from entrofed.data.dataset import Dataset
 from entrofed.data.federation import Federation
 from entrofed.experiment.evaluation import FederationEvaluation
@@ -66,7 +67,7 @@ def federation(case: Case) -> Federation:
     rng = np.random.default_rng(0)
     n = case.clients * case.size
     x, y = rng.integers(0, 256, (n, *case.shape), dtype=np.uint8), rng.integers(0, 10, n)
-    shards = tuple(np.arange(n).reshape(case.clients, case.size))
+    shards = ClientRows.of(list(np.arange(n).reshape(case.clients, case.size)))
     channels = case.shape[0]
     counts = np.stack([np.bincount(y[shard], minlength=10) for shard in shards])
     data = Dataset("random", "image", x, y, x[:10], y[:10], tuple("0123456789"))
