@@ -60,6 +60,16 @@ def test_rounds_without_evaluation_stay_empty(make: Make) -> None:
     assert columns["train_loss"] == pytest.approx([0.9, 0.5])
 
 
+@pytest.mark.parametrize("found", [["<b>clip</b> never cut"], "no list", 7, [7]])
+def test_what_never_acted_is_said(make: Make, found: Any) -> None:
+    folder = make("x", 0, [0.2, 0.4])
+    summary = {**(folder.summary() or {}), "never_acted": found}
+    (folder.path / "summary.json").write_text(json.dumps(summary))
+    page = page_text(read_groups([folder]))
+    assert ("Never acted. x: " in page) == isinstance(found, list)
+    assert "<b>" not in page
+
+
 def test_diverged_runs_are_shown(make: Make) -> None:
     records = [record(i, 0.1, train_loss=None) for i in range(2)]
     for made in records:

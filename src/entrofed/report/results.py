@@ -11,6 +11,7 @@ from entrofed.charts.report import SLOTS, heat_chart, numbered, ranking_chart, r
 from entrofed.report.blocks import Block, Facts, Grid, Picture, Section, Sheets, View, Words
 from entrofed.report.collect import Group
 from entrofed.suite.statistics import Row, compare, few_seeds
+from entrofed.suite.words import idle_words
 
 LAST_10 = "accuracy_last_10"
 
@@ -56,6 +57,8 @@ def _warnings(groups: Sequence[Group]) -> Iterator[str]:
     fewest = min(len(group.runs) for group in groups)
     if warning := few_seeds(fewest):
         yield f"{'The result' if len(groups) == 1 else 'At least one result'} {warning}."
+    if idle := [f"{group.name}: {words}" for group in groups for words in idle_words(group.first.summary or {})]:
+        yield f"Never acted. {'; '.join(idle[:5])}{'; and more' * (len(idle) > 5)}."
 
 
 def asked_titles(groups: Sequence[Group]) -> dict[str, str]:

@@ -48,11 +48,17 @@ def privacy_words(summary: Mapping[str, Any]) -> str:
     return f"privacy: {'; '.join(found)}" if found else ""
 
 
+def idle_words(summary: Mapping[str, Any]) -> list[str]:
+    """What was configured and never acted, of a summary that anybody may have written."""
+    found = summary.get("never_acted")
+    return [str(words) for words in found] if isinstance(found, list) else []
+
+
 def summary_words(summary: Mapping[str, Any]) -> list[str]:
     """What a summary says besides its numbers: why the run ended early, what was spent, what never acted.
 
     >>> summary_words({"never_acted": ["clock.deadline = 9: nobody came too late"]})
     ['never acted: clock.deadline = 9: nobody came too late']
     """
-    idle = [f"never acted: {words}" for words in summary.get("never_acted") or ()]
+    idle = [f"never acted: {words}" for words in idle_words(summary)]
     return [words for words in (summary.get("stopped"), privacy_words(summary), *idle) if words]
