@@ -1,5 +1,6 @@
 """Whatever a neighbour sends, the others' models are those without it, and no round outlasts its deadline."""
 
+import re
 import resource
 import threading
 import time
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from tests.peer.endless import Endless
 from tests.peer.hostile import Hostile
+from tests.peer.processes import LONG, SLACK
 from tests.peer.trial import assert_equal, experiment, together, trial
 
 from entrofed.experiment.run_folder import RunFolder
@@ -147,29 +149,30 @@ def test_somebody_with_another_run_is_not_talked_to(tmp_path, changes, words):
     assert [(refusal.client, words in refusal.reason) for refusal in refused] == [(2, True)]
 
 
+@pytest.mark.slow
 def test_a_silent_neighbour_costs_deadlines_ever_more_rarely(tmp_path):
     chosen = experiment(8, 3, {"name": "fedavg"}, topology={"kind": "full"})
-    paths = trial(tmp_path / "trial", chosen, deadline=2.5, start=4.0)
+    paths = trial(tmp_path / "trial", chosen, deadline=2.5, start=2.5)
     with Hostile(paths[2], lambda peer, ask: peer.model(ask, kind="later")):
         together(paths[:2])
-    records = RunFolder(paths[0] / "run").records()
-    waits = [record.seconds["wait"] for record in records]
-    assert 3.9 < waits[0] < 7
-    assert max(waits[1:]) < 5
-    assert sum(wait > 2.4 for wait in waits) <= 4, waits  # three, and perhaps what the other waits
+    waits = [record.seconds["wait"] for record in RunFolder(paths[0] / "run").records()]
+    assert min(waits[:3]) > 2.4
+    assert max(waits) < 2.5 + SLACK
+    missed = re.findall(r"round (\d+): peer-2 did not answer", (paths[0] / "run" / "log.txt").read_text())
+    assert set(missed) == {"1", "2", "3"}
     assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
 
 
 def test_a_flood_hinders_nobody(tmp_path):
-    chosen = experiment(25, 3, {"name": "fedavg", "epochs": 10}, topology={"kind": "full"})
-    paths = trial(tmp_path / "trial", chosen, deadline=8.0)
+    chosen = experiment(10, 3, {"name": "fedavg", "epochs": 10}, topology={"kind": "full"})
+    paths = trial(tmp_path / "trial", chosen)
     stop, sent, began = threading.Event(), {}, time.monotonic()
     with Hostile(paths[2], lambda peer, ask: peer.model(ask, kind="none")) as third:
         floods = [third.flood(victim, stop, sent) for victim in third.folder.neighbours]
         together(paths[:2])
         stop.set()
         for flood in floods:
-            flood.join(10)
+            flood.join(LONG)
     assert_equal(paths[:2], without_the_third(tmp_path, chosen), tmp_path / "simulation")
     assert sent["RESOURCE_EXHAUSTED"] > 100
     assert sent.get("answered", 0) <= 2 * (BURST + RATE * (time.monotonic() - began))

@@ -59,7 +59,7 @@ def free_ports(count):
     raise AssertionError("no free ports")
 
 
-def trial(folder, chosen, deadline=30.0, **changes):
+def trial(folder, chosen, deadline=120.0, **changes):
     """The folders of the peers of an experiment; ``changes`` go to the file of each."""
     file = folder.parent / f"{folder.name}.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -91,7 +91,7 @@ def start(path, results, **options):
     return thread
 
 
-def together(paths, seconds=60.0):
+def together(paths, seconds=600.0):
     """Run peers until all have ended; returns their summaries."""
     results = {}
     threads = [start(path, results) for path in paths]
@@ -121,11 +121,11 @@ def simulated(chosen, folder: Path):
     return records, models, state
 
 
-def last_state(path, chosen):
+def last_state(path, layout):
     """The last checkpoint of a peer."""
     run = path / "run"
     store = ClientStateStore(run / "memory", 0)
-    state, problems = Checkpoints(run / "checkpoints", prepare(chosen).layout, store).last()
+    state, problems = Checkpoints(run / "checkpoints", layout, store).last()
     assert not problems
     return state
 
@@ -133,6 +133,7 @@ def last_state(path, chosen):
 def assert_equal(paths, chosen, folder, rounds=None):
     """Every peer's model has the bits of the simulation, after each round."""
     records, models, state = simulated(chosen, folder)
+    layout = prepare(chosen).layout
     for node, path in enumerate(paths):
         mine = RunFolder(path / "run").records()
         assert len(mine) == chosen.rounds
@@ -141,7 +142,7 @@ def assert_equal(paths, chosen, folder, rounds=None):
         sketches = read(path / "run" / SKETCHES)
         for number, row in enumerate(models):
             np.testing.assert_array_equal(sketches[number], sketch(row[node].values, chosen.seed))
-        last = last_state(path, chosen)
+        last = last_state(path, layout)
         np.testing.assert_array_equal(last.params.values, models[-1][node].values)
         np.testing.assert_array_equal(last.params.counters, models[-1][node].counters)
         for name, array in state.server.items():
