@@ -5,7 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from entrofed.core.params import Layout, TensorEntry
+from entrofed.core import params
+from entrofed.core.params import Layout, Params, TensorEntry
 from entrofed.errors import CheckpointError, ConfigError
 
 
@@ -108,3 +109,16 @@ def test_join_wants_every_tensor() -> None:
     with pytest.raises(CheckpointError, match=r"'weight' should have shape \(3, 2\), found \(2, 3\)"):
         layout.join({**tensors, "weight": tensors["weight"].T})
     layout.join({**tensors, "more": np.zeros(1, np.float32)})  # what is not ours is not looked at
+
+
+def test_the_model_that_all_start_from_is_measured_once(monkeypatch):
+    """Ten updates are a pass over each of them, and one over what they started from."""
+    layout = Layout.of_shapes({"weight": ("trainable", (3,)), "mean": ("buffer", (2,))})
+    start = Params(np.array([3, 4, 0, 0, 2], np.float32), np.zeros(0, np.int64))
+    measured = []
+    plain = params.distance
+    monkeypatch.setattr(params, "distance", lambda values, of=None: measured.append(of is None) or plain(values, of))
+    found = [Params(start.values + k, start.counters).moved(start, layout) for k in range(10)]
+    assert (found[0].parameters_before, found[0].buffers_before) == (5.0, 2.0)
+    assert found[9].parameters == pytest.approx(9 * 3**0.5)
+    assert sum(measured) == 2

@@ -12,6 +12,7 @@ which vector is which tensor.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import ClassVar, Literal
 
@@ -93,10 +94,19 @@ class Params:
             return Moved(
                 distance(self.values[:end], start.values[:end]),
                 distance(self.values[end:], start.values[end:]),
-                distance(start.values[:end]),
-                distance(start.values[end:]),
+                *start.lengths(end),
                 self._impossible(start, layout),
             )
+
+    def lengths(self, trainable: int) -> tuple[float, float]:
+        """Of the trainable parameters and of the rest, from zero; once: all of a round start from one model."""
+        if trainable not in self._lengths:
+            self._lengths[trainable] = distance(self.values[:trainable]), distance(self.values[trainable:])
+        return self._lengths[trainable]
+
+    @cached_property
+    def _lengths(self) -> dict[int, tuple[float, float]]:
+        return {}
 
     def _impossible(self, start: "Params", layout: "Layout") -> str | None:
         """A variance below zero, or batches that were counted backwards or by the million."""

@@ -79,7 +79,7 @@ class ModelFile:
         tensors = self.layout.split(state.params)
         which = {"round": state.round, "accuracy": accuracy, "reason": reason}
         raw = save(
-            {name: np.array(tensors[of], order="C") for name, of in self.names.items()},
+            {name: np.asarray(tensors[of], order="C") for name, of in self.names.items()},
             {KEY: json.dumps({**self.facts, **which})},  # one key: of several, the order is not always the same
         )
         self.path.parent.mkdir(parents=True, exist_ok=True)
