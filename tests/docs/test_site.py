@@ -53,5 +53,7 @@ def test_site(tmp_path: Path) -> None:
         html = page.read_text(encoding="utf-8")
         loaded = re.findall(r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(https?:[^\" >]+)", html)
         assert loaded == [], page.name
+        pictures = re.findall(r'<img[^>]+src="([^"]+)"', html)
+        assert [name for name in pictures if not name.startswith("data:") and not (page.parent / name).exists()] == []
         assert "<!-- keys" not in html
     assert "method.lr" in (tmp_path / "site/experiment_file.html").read_text(encoding="utf-8")
