@@ -192,13 +192,14 @@ def _classes(
             f"{SCOPE}; y holds {len(values):,} different labels for {len(train):,} samples ({str(values[0])!r}, ...). "
             "Is it a number to predict (regression is out of scope), or an identifier?"
         )
-    names = tuple(str(value) for value in (values if given is None else given))
+    names, there = tuple(str(value) for value in (values if given is None else given)), values
     if given is not None:
         if len(set(names)) < len(names):
             raise ConfigError(f"classes: names must differ, found {', '.join(map(repr, names))}")
         strange = [str(value) for value in values if str(value) not in names]
         if not strange:
             parts, values = {part: y.astype(np.str_) for part, y in parts.items()}, np.array(names)
+            there = there.astype(np.str_)
         elif train.dtype.kind == "i" and values[0] >= 0 and values[-1] < len(names):
             values = np.arange(len(names))
         else:
@@ -207,10 +208,14 @@ def _classes(
                 "leave classes out"
             )
     order = np.argsort(values, kind="stable")
-    labels, held = {}, np.isin(values, parts[TRAINING])
+    labels, held = {}, np.isin(values, there)
+    counted = held.all() and values.dtype.kind == "i" and np.array_equal(values, np.arange(len(values)))
     if held.sum() < 2:
         raise DataError(f"{SCOPE}; all {len(train):,} labels of {TRAINING} are {str(train[0])!r}")
     for part, y in parts.items():
+        if counted and len(y) and y.min() >= 0 and y.max() < len(values):
+            labels[part] = y.astype(np.int64)  # they are the numbers of their classes
+            continue
         place = order[np.minimum(np.searchsorted(values, y, sorter=order), len(values) - 1)]
         missing = np.flatnonzero((values[place] != y) | ~held[place])
         if len(missing):
