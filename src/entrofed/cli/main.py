@@ -4,8 +4,9 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 from rich.markup import escape
 
@@ -40,11 +41,16 @@ app.register_install_completion_command()
 
 
 @app.command
-def quickstart(*, out: Out = RUNS / "quickstart", seeds: int = 3) -> None:
-    """Compare the methods on skewed clients in under a minute, with data that is already here."""
+def quickstart(
+    *,
+    out: Out = RUNS / "quickstart",
+    seeds: int = 3,
+    every_method: Annotated[bool, Parameter(name="--all", help="Every method there is; minutes.", negative="")] = False,
+) -> None:
+    """Compare methods on skewed clients in under a minute, with data that is already here."""
     from entrofed.cli.quickstart import play
 
-    play(out, seeds, terminal.console)
+    play(out, seeds, terminal.console, every_method=every_method)
 
 
 @app.command
