@@ -75,9 +75,14 @@ def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
     unknown method 'fedavgg'; did you mean 'fedavg'? (known: fedavg, fedentopt)
     """
     names = sorted(allowed)
-    near = get_close_matches(found, names, n=1, cutoff=0.5)
+    near = [name for name in get_close_matches(found, names, n=1, cutoff=0.5) if _alike(found, name)]
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names) or 'none'})")
+
+
+def _alike(found: str, name: str) -> bool:
+    """Whether a name may have been meant: much the same, or somewhat the same with the same beginning."""
+    return found[:1].lower() == name[:1].lower() or bool(get_close_matches(found, [name], cutoff=0.6))
 
 
 def check_options(what: str, function: Callable[..., Any], given: Collection[str]) -> None:

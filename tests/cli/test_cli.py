@@ -11,6 +11,7 @@ import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,10 +25,12 @@ from entrofed.cli import console as terminal
 from entrofed.cli import doctor, quickstart
 from entrofed.cli.main import main
 from entrofed.cli.tables.cells import sparkline
+from entrofed.core.records import RoundRecord
 from entrofed.data.catalog import CATALOG
 from entrofed.data.sources import files
 from entrofed.errors import ConfigError, DataError, QuorumError
 from entrofed.experiment.config import Experiment, parse, read
+from entrofed.experiment.summary import diverged
 from entrofed.methods import METHODS
 from entrofed.privacy.secure import runs_secure
 from entrofed.registry import PART_KINDS, known
@@ -729,3 +732,34 @@ def test_report_and_export(go: Go) -> None:
     assert code == 0
     assert len(Path("out/rounds.csv").read_text().splitlines()) == 1 + 2 * 2
     assert go("export", "runs", "--to", "xlsx").code == 2
+
+
+def test_training_that_diverges_is_told_in_words(go: Go) -> None:
+    Path("iris.toml").write_text(IRIS.replace("rounds = 2", "rounds = 8"))
+    code, out, _ = go("run", "iris.toml", "--set", "method.lr=1e9", "--set", "name=lost", "--set", "rounds=2")
+    words = "training diverges: parameters that are not finite in round 2; take a smaller method.lr (it was 1e+09)"
+    assert (code, words in out, words in go("show", "runs/lost").out) == (0, True, True)
+    code, _, err = go("run", "iris.toml", "--set", "method.lr=1e9", "--set", "name=given-up")
+    assert code == 4
+    assert "training diverges: parameters that are not finite in round 5; take a smaller method.lr" in err
+    assert go("run", "iris.toml", "--set", "name=fine", "--set", "rounds=1").code == 0
+    assert "diverge" not in go("show", "runs/fine").out
+    losing = RoundRecord(round=3, lr=0.5, train_loss=1.8e33)
+    assert "a loss of 1.8e+33 in round 4; take a smaller method.lr (it was 0.5)" in (diverged(losing) or "")
+    assert diverged(replace(losing, train_loss=12.0)) is None
+
+
+def test_a_report_wants_a_file(go: Go, two_seeds: list[dict[str, Any]]) -> None:
+    code, _, err = go("report", "runs", "-o", "runs")
+    assert (code, "that is a folder; name a file, such as runs/report.html" in err) == (2, True)
+    code, out, _ = go("report", "runs", "--live")
+    assert (code, "Watching" in out, "All runs are finished" in out) == (0, False, True)
+
+
+def test_how_to_go_on_is_said_in_the_words_of_the_command(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("entrofed.cli.progress.play", stop)
+    assert "continue with --resume" in go("run", "iris.toml").err
+    assert "the same command goes on" in go("sweep", "iris.toml", "--grid", "method.lr=0.1,1").err

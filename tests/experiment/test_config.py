@@ -567,3 +567,28 @@ def test_the_recipe_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         monkeypatch.undo()
         registry.known.cache_clear()
     assert len(built) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("lr=0.1", "experiment: unknown key 'lr': it is 'method.lr'"),
+        ("data.lr=0.1", "experiment: unknown key 'data.lr': it is 'method.lr'"),
+        ("kind=ring", "experiment: unknown key 'kind': it is 'data.kind' or 'topology.kind'"),
+        ("method.cohort=1.5", "experiment: method.cohort = 1.5: whole number >= 1 or number > 0, <= 1 is expected"),
+        ("method.cohort=0", "experiment: method.cohort = 0: whole number >= 1 or number > 0, <= 1 is expected"),
+        ("model=3", "experiment: model = 3: text or table is expected"),
+        (
+            "name=../evil",
+            "experiment: name = '../evil': letters, digits and . _ + - are allowed, a letter or digit first",
+        ),
+    ],
+)
+def test_one_line_for_each_problem_that_says_what_to_do(override: str, words: str) -> None:
+    assert complaint({"data": {"clients": 3}}, override) == words
+
+
+def test_no_name_is_suggested_that_is_only_remotely_alike() -> None:
+    said = complaint({"model": "resnet18"})
+    assert "did you mean" not in said
+    assert "your own is named as 'file.py:Name'" in said

@@ -94,7 +94,7 @@ def test_below_the_quorum_the_model_stays_until_patience_ends():
     federation = Federation.of(iris())
     for node in federation.grid.nodes.values():
         node.tamper["train"] = mute
-    words = r"2 rounds in a row had fewer than 1 usable updates \(method.quorum\); the reasons are in the log"
+    words = r"2 rounds in a row had fewer than 1 usable updates \(method.quorum\); in the last: "
     with pytest.raises(QuorumError, match=words):
         start(federation, rounds=9, max_skipped=2)
     strategy, result = start(federation, rounds=2, max_skipped=3)
@@ -559,6 +559,9 @@ def test_an_evaluation_that_cannot_be_used_counts_for_nothing(figures):
         ({"nodes": 0}, "nodes = 0"),
         ({"wait": -1}, "wait = -1"),
         ({"fraction_evaluate": 2}, "fraction_evaluate = 2"),
+        ({"classes": "ten"}, "classes = 'ten' must be a whole number of labels"),
+        ({"classes": 2.5}, "classes = 2.5"),
+        ({"fraction_train": 0.5}, "fraction_train is called otherwise here: give cohort"),
     ],
 )
 def test_options_that_cannot_be(options, words):

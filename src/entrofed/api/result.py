@@ -144,7 +144,8 @@ class Result:
         shown = {"accuracy": "accuracy %", "accuracy_last_10": "last 10 %", "macro_f1": "macro F1 %"}
         lines = [("experiment", self.name), ("seeds", ", ".join(map(str, self.seeds)))]
         lines += [("rounds", str(found[0]["rounds"]))]
-        lines += [(title, _spread([100 * summary[key] for summary in found])) for key, title in shown.items()]
+        known = {key: [100 * summary[key] for summary in found if summary[key] is not None] for key in shown}
+        lines += [(shown[key], _spread(values)) for key, values in known.items() if values]
         return [*lines, ("MB sent", f"{mean(s['bytes'] for s in found) / 1e6:,.1f}"), ("folder", str(self.path))]
 
     def _repr_html_(self) -> str:

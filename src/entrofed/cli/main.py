@@ -101,6 +101,11 @@ def _terminate_gently() -> None:
         signal.signal(signal.SIGTERM, stop)
 
 
+def _again(given: list[str]) -> str:
+    """How a command that was stopped goes on."""
+    return "continue with --resume" if given[:1] == ["run"] else "the same command goes on"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit codes: 0 ok, 1 failure, 2 usage, 3 data, 4 quorum, 130 Ctrl-C, 143 SIGTERM."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -121,13 +126,13 @@ def main(arguments: list[str] | None = None) -> None:
         terminal.errors.print(f"[red]error:[/red] {escape(str(error))}")
         code = error.exit_code
     except KeyboardInterrupt as stopped:
-        terminal.errors.print("\nstopped; finished rounds are kept: continue with --resume")
+        terminal.errors.print(f"\nstopped; finished rounds are kept: {_again(given)}")
         code = 143 if isinstance(stopped, Terminated) else 130
     except OSError as error:
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        words = f"{where}{error.strerror or error}; make room or choose another folder, then continue with --resume"
+        words = f"{where}{error.strerror or error}; make room or choose another folder; {_again(given)}"
         terminal.errors.print(f"[red]error:[/red] {escape(words)}")
         code = EntrofedError.exit_code
     except Exception as error:

@@ -141,10 +141,15 @@ def report(
     from entrofed.report import live as watch
     from entrofed.report import write_report
 
+    if output.is_dir():
+        raise ConfigError(f"--output {output}: that is a folder; name a file, such as {output / 'report.html'}")
     if live:
         if every <= 0:
             raise ConfigError(f"--every {every}: must be above 0 seconds")
-        terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
+        if any(run.summary() is None for run in find_runs(runs)):
+            terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
+        else:
+            terminal.console.print("All runs are finished: the page is written once.", highlight=False)
         watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title, target=target)
     else:
         write_report(find_runs(runs), output, title=title, target=target)

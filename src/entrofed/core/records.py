@@ -28,14 +28,17 @@ MAX_CLIENTS = 10**7
 
 @dataclass(frozen=True)
 class Metrics:
-    """How good a model is on some samples; F1, precision and recall are 0 where they would be 0/0."""
+    """How good a model is on some samples; F1, precision and recall are 0 where they would be 0/0.
+
+    None: what somebody else's evaluation, as that of a Flower app, does not say.
+    """
 
     loss: float | None
     accuracy: float
-    macro_f1: float
-    weighted_f1: float
-    weighted_precision: float
-    weighted_recall: float
+    macro_f1: float | None = None
+    weighted_f1: float | None = None
+    weighted_precision: float | None = None
+    weighted_recall: float | None = None
     class_accuracy: list[float] = field(default_factory=list)
     extra: dict[str, float | None] = field(default_factory=dict)
     """The metrics that the experiment asks for besides; None where one is not defined."""

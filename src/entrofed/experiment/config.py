@@ -34,7 +34,7 @@ from entrofed.core.gossip import check as check_peers
 from entrofed.core.parts import Method
 from entrofed.errors import ConfigError, IdleKeyError, unknown
 from entrofed.experiment.evaluation import Part
-from entrofed.experiment.problems import explain
+from entrofed.experiment.problems import complaints
 from entrofed.experiment.sections.data import DataSection
 from entrofed.experiment.sections.engine import EngineSection
 from entrofed.experiment.sections.method import MethodSection, Spec
@@ -208,7 +208,7 @@ def parse(
                 raise ConfigError(f"model: a table of options needs a 'name', one of {', '.join(known('model'))}")
             lookup("model", model)
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{where}: {explain(problem, Experiment)}" for problem in error.errors())) from None
+        raise ConfigError("\n".join(f"{where}: {words}" for words in complaints(error, Experiment))) from None
     except IdleKeyError as error:
         raise IdleKeyError(error.key, error.choice, f"{where}: {error}") from None
     except ConfigError as error:

@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from textwrap import dedent
@@ -18,6 +18,7 @@ from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.sections.privacy import PrivacySection, UpdatesSection
 from entrofed.experiment.sections.stop import StopSection
 from entrofed.experiment.sections.topology import TopologySection
+from entrofed.experiment.type_words import type_words
 
 TABLES: dict[str, type] = {
     "": Experiment,
@@ -35,8 +36,6 @@ TABLES: dict[str, type] = {
 """The tables of the file, in the order in which people need them."""
 NOT_FOR_FILES = {"given", "data.digest"}
 """What a stored file says of things that were handed over from Python; nobody writes these."""
-LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-WORDS = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false", "object": "table"}
 
 
 @dataclass(frozen=True)
@@ -63,24 +62,6 @@ def keys() -> Iterator[Key]:
             path = f"{table}.{name}" if table else name
             if path not in NOT_FOR_FILES and path not in TABLES:
                 yield Key(path, type_words(field), field.get("default"), meanings.get(name, ""))
-
-
-def type_words(field: Mapping[str, Any]) -> str:
-    """A JSON schema in words.
-
-    >>> type_words({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]})
-    'whole number >= 1'
-    """
-    if "anyOf" in field:
-        return " or ".join(type_words(one) for one in field["anyOf"] if one.get("type") != "null")
-    if "enum" in field or "const" in field:
-        return " or ".join(f'"{value}"' for value in field.get("enum", [field.get("const")]))
-    if "prefixItems" in field:
-        return f"list of {len(field['prefixItems'])}: {type_words(field['prefixItems'][0])}"
-    if field.get("type") == "array":
-        return f"list: {type_words(field['items'])}"
-    limits = [f"{sign} {field[limit]:g}" for limit, sign in LIMITS.items() if limit in field]
-    return " ".join([WORDS[field["type"]], ", ".join(limits)]).strip()
 
 
 @cache

@@ -1,14 +1,19 @@
 """What is wrong with a table of an experiment file, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from entrofed.errors import ConfigError, unknown
+from entrofed.experiment.type_words import type_words
 
 S = TypeVar("S", bound=BaseModel)
+
+EXTRA = ("extra_forbidden", "unexpected_keyword_argument")
+UNIONS = ("constrained-", "dict[", "function-")
+"""How the steps of a path begin that only say which of several types was tried."""
 
 
 def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
@@ -19,20 +24,72 @@ def checked(section: type[S], table: Mapping[str, Any], where: str) -> S:
     try:
         return section.model_validate(table)
     except ValidationError as error:
-        raise ConfigError("\n".join(f"{where}: {explain(problem, section)}" for problem in error.errors())) from None
+        raise ConfigError("\n".join(f"{where}: {words}" for words in complaints(error, section))) from None
+
+
+def complaints(error: ValidationError, section: type[BaseModel]) -> list[str]:
+    """Everything that is wrong, a line for each key; where a key may have several types, one line for all of them."""
+    found: dict[tuple[str, ...], list[Any]] = {}
+    for problem in error.errors():
+        found.setdefault(_path(problem), []).append(problem)
+    return [
+        explain(problems[0], section)
+        if len(problems) == 1
+        else f"{'.'.join(path)} = {problems[0]['input']!r}: {_expected(section, path)} is expected"
+        for path, problems in found.items()
+    ]
 
 
 def explain(problem: Any, section: Any) -> str:
-    path = [str(step) for step in problem["loc"]]
-    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        where = ".".join(path)
+    """One problem."""
+    path = _path(problem)
+    where = ".".join(path)
+    if problem["type"] in EXTRA:
+        elsewhere = [found for found in _keys(section) if found.endswith(f".{path[-1]}")]
+        if elsewhere:
+            return f"unknown key {where!r}: it is {' or '.join(repr(found) for found in elsewhere)}"
         for step in path[:-1]:
-            annotation = section.model_fields[step].annotation
-            of = [part for part in get_args(annotation) if is_dataclass(part) or hasattr(part, "model_fields")]
-            section = of[0] if of else annotation  # the section of "section | None"
-        keys = [field.name for field in fields(section)] if is_dataclass(section) else section.model_fields
-        return str(unknown(f"key {where!r}:", path[-1], keys))
+            section = _inner(section, step)
+        return str(unknown(f"key {where!r}:", path[-1], _fields(section)))
     if problem["type"] == "value_error":  # from one of the checks above, which name the key themselves
         return str(problem["msg"].removeprefix("Value error, "))
-    where = ".".join(step for step in path if step != "str" and not step.startswith(("constrained-", "dict[")))
+    if problem["type"] == "string_pattern_mismatch":
+        return f"{where} = {problem['input']!r}: letters, digits and . _ + - are allowed, a letter or digit first"
     return f"{where} = {problem['input']!r}: {problem['msg']}"
+
+
+def _path(problem: Any) -> tuple[str, ...]:
+    steps = tuple(str(step) for step in problem["loc"])
+    if problem["type"] in EXTRA:
+        return steps  # a key may be called anything
+    return tuple(step for step in steps if step != "str" and not step.startswith(UNIONS))
+
+
+def _inner(section: Any, name: str) -> Any:
+    """The section of a field: of ``Section``, and of ``Section | None``."""
+    annotation = section.model_fields[name].annotation
+    return next((part for part in get_args(annotation) if _fields(part)), annotation)
+
+
+def _fields(section: Any) -> list[str]:
+    if is_dataclass(section):
+        return [field.name for field in fields(section)]
+    return list(getattr(section, "model_fields", ()))
+
+
+def _keys(section: Any) -> Iterator[str]:
+    """Every key of the sections in a section, as ``method.lr``."""
+    for name in getattr(section, "model_fields", ()):
+        yield from (f"{name}.{key}" for key in _fields(_inner(section, name)))
+
+
+def _expected(section: type[BaseModel], path: tuple[str, ...]) -> str:
+    schema = section.model_json_schema()
+    found = schema
+    for step in path:
+        of = [found, *found.get("anyOf", ())]
+        found = next((schema["$defs"][one["$ref"].split("/")[-1]] for one in of if "$ref" in one), found)
+        if step not in found.get("properties", {}):  # inside a list, or a table without a model
+            return "another type"
+        found = found["properties"][step]
+    return type_words(found)

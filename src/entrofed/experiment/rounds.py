@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -19,6 +20,7 @@ from entrofed.experiment.client_state import ClientStates, ClientStateStore
 from entrofed.experiment.judge import Best, Judge
 from entrofed.experiment.model_file import ModelFile
 from entrofed.experiment.run_folder import RunFolder, json_line
+from entrofed.experiment.summary import diverged
 from entrofed.files import open_own
 
 log = logging.getLogger("entrofed")
@@ -141,7 +143,7 @@ class Runner:
                 raise QuorumError(f"{where}{state.skipped} rounds in a row came to nothing; the last: {record.reason}")
             raise QuorumError(
                 f"{where}{state.skipped} rounds in a row had fewer than {self._quorum} usable updates (method.quorum); "
-                "the reasons are in the log"
+                f"{diverged(record) or _reasons(record)}"
             )
 
     def _judged(self, state: State, record: RoundRecord) -> tuple[float | None, RoundRecord]:
@@ -206,3 +208,10 @@ class Runner:
             self._model.write(state, "the last; there is no held-out data and no validation set to choose by")
         elif best_state is not None:
             self._model.write(best_state, self._judge.reason(best), best.accuracy)
+
+
+def _reasons(record: RoundRecord) -> str:
+    """Why updates of a round were refused, the most frequent reason first."""
+    counted = Counter(refusal.reason for refusal in record.refused).most_common(3)
+    found = ", ".join(f"{reason} ({count} clients)" for reason, count in counted)
+    return f"in the last: {found}" if found else "nobody was there"

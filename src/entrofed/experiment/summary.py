@@ -7,6 +7,11 @@ from typing import Any
 from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.records import RoundRecord
 
+HUGE = 1e6
+"""No network that learns has such a loss: to guess among a million classes costs 14."""
+NOT_FINITE = "non-finite"
+"""In what is said of an update that is refused for it."""
+
 
 def summarize(records: list[RoundRecord]) -> dict[str, Any]:
     """The metrics people compare: final, mean of the last ten evaluations, best; traffic and time."""
@@ -35,7 +40,23 @@ def summarize(records: list[RoundRecord]) -> dict[str, Any]:
         **({"virtual_seconds": sum(clocked)} if clocked else {}),
         "seconds": sum(record.duration for record in records),
         **asked_of(records),
+        **({"diverged": words} if (words := diverged(records[-1])) else {}),
     }
+
+
+def diverged(record: RoundRecord) -> str | None:
+    """What to do about training that has run away, if the record of a round shows that it has."""
+    losses = (record.train_loss, None if record.test is None else record.test.loss)
+    worst = max((loss for loss in losses if loss is not None), default=0.0)
+    refused = record.refused and all(NOT_FINITE in refusal.reason for refusal in record.refused)
+    if worst < HUGE and not refused:
+        return None
+    said = "parameters that are not finite" if refused else f"a loss of {worst:.3g}"
+    lr = "" if record.lr is None else f" (it was {record.lr:g})"
+    return (
+        f"training diverges: {said} in round {record.round + 1}; take a smaller method.lr{lr}, or bound each step by "
+        "method.clip_gradients"
+    )
 
 
 def asked_of(records: list[RoundRecord]) -> dict[str, dict[str, float | None]]:

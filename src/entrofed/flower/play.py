@@ -1,13 +1,10 @@
 """The rounds of a strategy: planned and finished as everywhere, with a grid in between.
 
-What it leaves in its folder, so that it can go on after its ServerApp was stopped::
+What it leaves in its folder is a run's (:mod:`entrofed.experiment.run_folder`), and, so that it can go on after its
+ServerApp was stopped::
 
     strategy.json        what the run is: method, seed, model; another run is refused
     clients.json         the clients' names in the order of their numbers, and what they told once
-    metrics.jsonl        one line per round
-    checkpoints/         the last two states
-    memory/              what clients keep
-    manifest.json        the SHA-256 of the first two
 """
 
 import json
@@ -37,10 +34,11 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.sections.privacy import PrivacySection
 from entrofed.flower.arrays import Format
+from entrofed.flower.folder import experiment_of, finish
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
 from entrofed.flower.protected import SecureRound, protected_method
 from entrofed.flower.told import Told
-from entrofed.flower.wire import read_update, write_task
+from entrofed.flower.wire import NOT_OURS, read_update, write_task
 from entrofed.info.entropy import entropy_of_counts
 from entrofed.info.prediction import Predictions
 from entrofed.privacy.secure import unjudged
@@ -112,6 +110,8 @@ class Play:
         )
         if folder is not None:
             self._claim(folder.path)
+            how = {"seed": settings.seed, "rounds": settings.rounds, "nodes": settings.nodes}
+            folder.start(experiment_of(folder, section, settings.privacy, **how), self.method)
         self._first = arrays
         first = State(0, self.form.read(arrays), {}, {}, self.runner.client_states)
         self.runner.begin(first, resume=True, start_over=False)
@@ -144,6 +144,11 @@ class Play:
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if changed:
             raise ConfigError(f"{folder}: another run lies here; changed: {', '.join(changed)}. Take another folder")
+
+    def finish(self) -> None:
+        """Write what is known after the last round."""
+        if self.settings.folder is not None:
+            finish(RunFolder(self.settings.folder), self.form.layout, self.state, self.roster.names, self.told.values)
 
     def _keep_clients(self) -> None:
         if self.settings.folder is not None:
@@ -235,7 +240,17 @@ class Play:
                 answers.append(read_update(content, task, self.form, ours=self._ours))
             else:
                 answers.append(content)
+        self._check_clients(answers)
         return answers
+
+    def _check_clients(self, answers: Sequence[Any]) -> None:
+        """Raise a ConfigError if nobody can do what the method asks, which no further round will change."""
+        unable = [isinstance(answer, Failure) and answer.reason == NOT_OURS for answer in answers]
+        if len(unable) > 1 and all(unable) and not any(record.clients for record in self.records):
+            raise ConfigError(
+                f"method {self.settings.section.name!r} asks more of clients than to train as they do, and none "
+                f"of {len(unable)} can do it; build the ClientApp with entrofed.flower.client_app, or change the method"
+            )
 
     def _predictions(self, models: Sequence[Params]) -> Predictions:
         predict = self.settings.predict

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.method import MethodSection
 from entrofed.experiment.sections.privacy import PrivacySection
 from entrofed.flower.evaluation import mean_metrics
+from entrofed.flower.folder import metrics_of
 from entrofed.flower.grid import exchange, message
 from entrofed.flower.play import Play, Predict, Settings
 from entrofed.flower.protected import check_privacy
@@ -37,6 +39,16 @@ from entrofed.privacy.budget import BudgetError
 from entrofed.registry import describe
 
 log = logging.getLogger("flwr")
+
+EvaluateFn = Callable[[int, ArrayRecord], MetricRecord | None]
+THEIRS = {
+    "fraction_train": "cohort, a share or a number of the clients",
+    "min_train_nodes": "quorum, the least number of updates",
+    "min_available_nodes": "nodes",
+    "initial_parameters": "initial_arrays of start(...)",
+    "proximal_mu": 'objective={"name": "fedprox", "mu": ...}',
+}
+"""What other strategies of Flower call what is called otherwise here."""
 
 
 class EntroStrategy(Strategy):
@@ -70,6 +82,11 @@ class EntroStrategy(Strategy):
         privacy: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
+        for name, ours in THEIRS.items():
+            if name in options:
+                raise ConfigError(f"EntroStrategy: {name} is called otherwise here: give {ours}")
+        if classes is not None and (type(classes) is not int or classes < 1):
+            raise ConfigError(f"EntroStrategy: classes = {classes!r} must be a whole number of labels, such as 10")
         self.section: MethodSection = checked(MethodSection, {"name": method, **options}, "EntroStrategy")
         self.method = self.section.recipe
         _check(self.section, self.method, predict is not None)
@@ -115,9 +132,12 @@ class EntroStrategy(Strategy):
         timeout: float = 3600,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
-        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        evaluate_fn: EvaluateFn | None = None,
     ) -> Result:
-        """Play the rounds that are left; ``timeout`` is the deadline of each exchange of messages."""
+        """Play the rounds that are left; ``timeout`` is the deadline of each exchange of messages.
+
+        What ``evaluate_fn`` and the clients find, ``accuracy`` and ``loss`` above all, is recorded with each round.
+        """
         if timeout is None or not timeout > 0:
             raise ConfigError(f"timeout = {timeout}: seconds above 0 are expected; nobody is waited for without end")
         log.info("Starting %s strategy %r:", type(self).__name__, self.section.name)
@@ -138,7 +158,8 @@ class EntroStrategy(Strategy):
             self._play = play = Play(settings, initial_arrays)
             result = Result()
             result.arrays = play.form.write(play.state.params)
-            self._evaluate(evaluate_fn, result)
+            self._at_server(play.state.round, result, evaluate_fn)
+            broken: list[BaseException] = []
 
             def train(state: State) -> tuple[State, RoundRecord]:
                 number = state.round + 1
@@ -149,28 +170,44 @@ class EntroStrategy(Strategy):
                 if trained is not None:
                     result.train_metrics_clientapp[number] = trained
                     log.info("\t└──> trained: %s", trained)
-                return self._closed
+                after, record = self._closed
+                found: list[MetricRecord | None] = [None, None]
+                try:
+                    found[0] = self._at_clients(number, result, evaluate_config or ConfigRecord(), grid, timeout)
+                    found[1] = self._at_server(number, result, evaluate_fn)
+                except BaseException as error:  # the round was played, and what it cost is spent: it is kept
+                    broken.append(error)
+                held_out, test = (metrics_of(one) for one in found)
+                play.records[-1] = record = replace(record, test=test, in_distribution=held_out)
+                return after, record
 
-            def evaluate(record: RoundRecord) -> None:
-                number = record.round + 1
-                asked = list(self.configure_evaluate(number, result.arrays, evaluate_config or ConfigRecord(), grid))
-                found = self.aggregate_evaluate(number, exchange(grid, asked, timeout).values())
-                if found is not None:
-                    result.evaluate_metrics_clientapp[number] = found
-                    log.info("\t└──> evaluated at the clients: %s", found)
-                self._evaluate(evaluate_fn, result)
+            def kept(record: RoundRecord) -> None:
+                if broken:
+                    raise broken.pop()
 
             try:
-                play.runner.play(train, num_rounds, evaluate)
+                play.runner.play(train, num_rounds, kept)
             except BudgetError as spent:
                 log.warning("the run ends after round %d: %s", play.state.round, spent)
+            play.finish()
         return result
 
-    def _evaluate(self, evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None, result: Result) -> None:
-        number = self.play.state.round
-        if evaluate_fn is not None and (found := evaluate_fn(number, result.arrays)) is not None:
+    def _at_clients(
+        self, number: int, result: Result, config: ConfigRecord, grid: Grid, timeout: float
+    ) -> MetricRecord | None:
+        asked = list(self.configure_evaluate(number, result.arrays, config, grid))
+        found = self.aggregate_evaluate(number, exchange(grid, asked, timeout).values())
+        if found is not None:
+            result.evaluate_metrics_clientapp[number] = found
+            log.info("\t└──> evaluated at the clients: %s", found)
+        return found
+
+    def _at_server(self, number: int, result: Result, evaluate_fn: EvaluateFn | None) -> MetricRecord | None:
+        found = None if evaluate_fn is None else evaluate_fn(number, result.arrays)
+        if found is not None:
             result.evaluate_metrics_serverapp[number] = found
             log.info("\t└──> evaluated at the server: %s", found)
+        return found
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

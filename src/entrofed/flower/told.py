@@ -27,8 +27,6 @@ class Told:
         self._classes = classes or 0
         if classes is None and (self._facts or method.facts_told("with_update")):
             raise ConfigError("the method works with labels; say how many there are, for example classes=10")
-        if classes is not None and classes < 1:
-            raise ConfigError(f"classes = {classes}: there is at least 1 label")
         self.values: dict[str, dict[str, list[float]]] = {fact.name: {} for fact in self._facts}
         self._questions = {fact.name: Question(fact_question(fact)) for fact in self._facts}
 

@@ -23,6 +23,7 @@ from entrofed.registry import build, describe
 
 ARRAYS, CONFIG, METRICS = "arrays", "config", "metrics"
 BROADCAST, MEMORY, FACTS = "entrofed.broadcast", "entrofed.memory", "entrofed.facts"
+NOT_OURS = "this method needs clients that are built with entrofed.flower.client_app"
 ORDER, UPDATE = "entrofed.order", "entrofed.update"
 
 
@@ -93,7 +94,7 @@ def read_update(content: RecordDict, task: TrainTask, form: Format, *, ours: boo
     try:
         words = content.config_records.get(UPDATE)
         if words is None and (ours or task.limits is not None):
-            return Failure("this method needs clients that are built with entrofed.flower.client_app")
+            return Failure(NOT_OURS)
         arrays, metrics = _only(content.array_records, ARRAYS), _only(content.metric_records, METRICS)
         loss = metrics.get("train-loss", metrics.get("train_loss", float("nan")))
         return Update(

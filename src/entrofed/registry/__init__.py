@@ -60,7 +60,7 @@ def lookup(kind: str, name: str) -> Any:
         except ConfigError as error:
             raise ConfigError(f"{kind} {name!r}: {error}") from error.__cause__
     if name not in known(kind):
-        raise unknown(kind, name, known(kind))
+        raise ConfigError(f"{unknown(kind, name, known(kind))}; your own is named as 'file.py:Name'")
     return known(kind)[name]
 
 

@@ -74,6 +74,8 @@ def _stopped(group: Group) -> list[str]:
 
 def _spread(group: Group, metric: str) -> str:
     values = group.values(metric)
+    if not values:
+        return ""
     return percent(group.mean(metric)) + (f" ± {percent(stdev(values))}" if len(values) > 1 else "")
 
 

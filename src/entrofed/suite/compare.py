@@ -104,7 +104,7 @@ def cell_of(row: dict[str, Any], key: str, digits: int) -> str:
     """A mean with its spread; ``digits`` are those of per cents."""
     mean, std = row[f"{key}_mean"], row[f"{key}_std"]
     if key in METRICS:
-        return spread_words(mean, std, METRICS[key][1], digits)
+        return "" if mean is None else spread_words(mean, std, METRICS[key][1], digits)
     if not key.endswith(TO_TARGET):
         return "" if mean is None else spread_words(mean, std, 1, 4)
     some = "" if row["reached"] == row["seeds"] else f" ({row['reached']} of {row['seeds']} seeds)"

@@ -55,10 +55,11 @@ def idle_words(summary: Mapping[str, Any]) -> list[str]:
 
 
 def summary_words(summary: Mapping[str, Any]) -> list[str]:
-    """What a summary says besides its numbers: why the run ended early, what was spent, what never acted.
+    """What a summary says besides its numbers: why it ended early, what was spent, what ran away, what never acted.
 
     >>> summary_words({"never_acted": ["clock.deadline = 9: nobody came too late"]})
     ['never acted: clock.deadline = 9: nobody came too late']
     """
     idle = [f"never acted: {words}" for words in idle_words(summary)]
-    return [words for words in (summary.get("stopped"), privacy_words(summary), *idle) if words]
+    found = (summary.get("stopped"), privacy_words(summary), summary.get("diverged"), *idle)
+    return [str(words) for words in found if words]

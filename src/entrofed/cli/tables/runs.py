@@ -109,7 +109,7 @@ def show_run(run: StoredRun, console: Console, target: float | None = None) -> N
             cell(record.train_loss, ".4f"),
             cell(test.loss, ".4f"),
             f"{test.accuracy:.4f}",
-            f"{test.macro_f1:.4f}",
+            cell(test.macro_f1, ".4f"),
             str(len(record.refused)),
         )
     console.print(table)
