@@ -78,6 +78,25 @@ def test_a_compiled_model_is_compiled_once(started: list[int], workload: Workloa
     assert started == [0]
 
 
+@pytest.mark.parametrize(("workers", "expected"), [(1, 0), (2, 1)])
+def test_workers_are_prepared_once_before_they_are_needed(
+    monkeypatch: pytest.MonkeyPatch,
+    started: list[int],
+    workload: Workload,
+    tasks: list[EvaluateTask],
+    workers: int,
+    expected: int,
+) -> None:
+    prepared: list[None] = []
+    monkeypatch.setattr("entrofed.backends.processes.get_ready", lambda: prepared.append(None))
+    monkeypatch.setattr(auto, "SOON", 0.0)
+    backend = AutoBackend(workers)
+    backend.open(workload)
+    for _ in range(3):
+        backend.run(tasks)
+    assert (len(prepared), started) == (expected, [])
+
+
 @pytest.mark.slow
 def test_the_change_to_workers_changes_no_bit(
     monkeypatch: pytest.MonkeyPatch, workload: Workload, tasks: list[EvaluateTask]
@@ -85,6 +104,7 @@ def test_the_change_to_workers_changes_no_bit(
     backend = AutoBackend(2)
     backend.open(workload)
     try:
+        monkeypatch.setattr(auto, "SOON", 0.0)
         here = backend.run(tasks)
         monkeypatch.setattr(auto, "START", 0.0)
         there = backend.run(tasks)

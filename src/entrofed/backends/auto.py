@@ -14,8 +14,8 @@ from entrofed.core.tasks import Task
 
 log = logging.getLogger("entrofed")
 
-START = 2.0
-"""Seconds of work in this process after which workers are started: about what it takes to start them."""
+SOON, START = 0.5, 2.0
+"""Seconds of computing in this process after which workers are prepared, and started: about what it takes to do so."""
 LARGE = 1e9
 """Samples to pass over times parameters, from which on workers do the tasks at once: a second, and more."""
 
@@ -28,6 +28,7 @@ class AutoBackend(Backend):
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
         self._count, self._timeout, self._spent = workers, timeout, 0.0
+        self._ready = False
         self._backend: Backend = InlineBackend()
         self._workload: Workload | None = None
 
@@ -40,9 +41,11 @@ class AutoBackend(Backend):
         """Do the tasks, here or on workers."""
         if self._pays(tasks):
             self._start()
-        before = time.monotonic()
+        before = time.process_time()
         outcomes = self._backend.run(tasks)
-        self._spent += time.monotonic() - before
+        self._spent += time.process_time() - before
+        if self._spent > SOON and not self._ready and self._count > 1:
+            self._get_ready()
         return outcomes
 
     def _pays(self, tasks: Sequence[Task]) -> bool:
@@ -53,6 +56,12 @@ class AutoBackend(Backend):
         far = [task.cost for task in tasks if not task.near]
         work = sum(far) * workload.layout.trainable
         return bool(workload.compiled) or (len(far) > 1 and (self._spent > START or work > LARGE))
+
+    def _get_ready(self) -> None:
+        from entrofed.backends.processes import get_ready
+
+        self._ready = True
+        get_ready()
 
     def _start(self) -> None:
         from entrofed.backends.processes import ProcessBackend

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
@@ -54,6 +54,14 @@ SPARE = 1 << 16
 """Bytes of a new block beyond what is needed at once."""
 START: Any = get_context("forkserver" if sys.platform == "linux" else "spawn")
 """Workers are copies of a process that has loaded torch and computed nothing: to load it takes seconds."""
+
+
+def get_ready() -> None:
+    """Start the process that workers are copies of, if there is none, and do not wait while it loads torch."""
+    if START.get_start_method() == "forkserver":
+        START.set_forkserver_preload([__name__])
+        with as_a_worker_wants_it():
+            forkserver.ensure_running()
 
 
 class ProcessBackend(Backend):
