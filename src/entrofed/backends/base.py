@@ -13,7 +13,7 @@ from entrofed.client.evaluate import ConfusionSums
 from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Layout, Params
 from entrofed.core.round import Pooled
-from entrofed.core.tasks import Backend
+from entrofed.core.tasks import Backend, Stacked
 from entrofed.core.types import Update
 from entrofed.data.federation import Federation
 
@@ -54,6 +54,7 @@ RESULTS: dict[type[Any], tuple[str, ...]] = {
     ConfusionSums: ("logits", "labels"),
     Update: ("params", "client_state", "facts"),
     Pooled: ("params", "server"),
+    Stacked: ("outcomes",),
 }
 """The fields of results that hold arrays; a task names its own."""
 

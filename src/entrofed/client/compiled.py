@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from entrofed.client.model import LossModule
 from entrofed.core.parts import Given, Objective
 
 Tensors = list[torch.Tensor]
@@ -67,7 +68,7 @@ def compile_gradients(
 
     Random draws stay torch's own: compiled or not, dropout leaves out the same units.
     """
-    module, keys = _Loss(model, objective), list(given)
+    module, keys = LossModule(model, objective), list(given)
     parameters, buffers = dict(module.named_parameters()), dict(module.named_buffers())
     moved = {f"model.{name}": parameters.pop(f"model.{name}").detach() for name in used}
     names, state = [*moved, *parameters, *buffers], [*moved.values(), *parameters.values(), *buffers.values()]
@@ -99,14 +100,3 @@ def compile_gradients(
         return found, slopes
 
     return call
-
-
-class _Loss(torch.nn.Module):
-    """An objective's loss as a module, so that its model's parameters can be replaced by arguments."""
-
-    def __init__(self, model: torch.nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.model, self.objective = model, objective
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
-        return self.objective.loss(self.model, x, y, given)

@@ -214,7 +214,7 @@ class Gradients:
             trial = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
         model.train()
         used = [name for (name, _), gradient in zip(named.items(), trial, strict=True) if gradient is not None]
-        self._used, self._inputs = used, tuple(named[name] for name in used)
+        self.used, self._inputs = used, tuple(named[name] for name in used)
         self.parameters: Tensors = [parameter.detach() for parameter in self._inputs]
         """The values that gradients are asked for; to change them changes the model."""
         places = {entry.name: slice(entry.start, entry.start + entry.size) for entry in layout.entries}
@@ -232,7 +232,7 @@ class Gradients:
             if x.shape not in self._compiled:
                 from entrofed.client.compiled import compile_gradients  # takes seconds
 
-                self._compiled[x.shape] = compile_gradients(self._model, self._objective, self._used, x, y, given)
+                self._compiled[x.shape] = compile_gradients(self._model, self._objective, self.used, x, y, given)
             return self._compiled[x.shape](x, y, given)
         loss = self._loss(self._model, x, y, given)
         return loss.detach(), self._differentiate(loss.sum() if loss.ndim else loss)
@@ -254,3 +254,14 @@ class Gradients:
         for tensor, place in zip(tensors, self._places, strict=True):
             flat[place] = tensor.reshape(-1).cpu().numpy()
         return flat
+
+
+class LossModule(torch.nn.Module):
+    """An objective's loss as a module, so that its model's parameters can be replaced by arguments."""
+
+    def __init__(self, model: torch.nn.Module, objective: Objective) -> None:
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        return self.objective.loss(self.model, x, y, given)

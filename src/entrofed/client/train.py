@@ -6,7 +6,7 @@ shuffled pass with the partial last batch kept; a model with BatchNorm skips a b
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ import torch
 from entrofed.client.model import LocalModel
 from entrofed.client.optimizers import OPTIMIZERS, SGD, Adam, Steering, uphill
 from entrofed.core.admission import ordered_steps
+from entrofed.core.params import Params
+from entrofed.core.parts import ModelRuntime
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.tasks import TrainTask
-from entrofed.core.types import ClientData, Training, Update
+from entrofed.core.types import ClientData, PartState, Training, Update
 
 
 def batches(
@@ -75,30 +77,58 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
             if len(losses) == most:
                 break
     passes = training.epochs if most is None else sum(sizes) / max(len(data), 1)
-    terms, total, last = _mean_losses(losses, sizes, epochs, len(data), passes)
+    found = _mean_losses(losses, sizes, epochs, len(data), passes)
+    persisted = optimizer.client_state() if optimizer and training.persist_optimizer else {}
+    seconds = time.perf_counter() - began
+    return update_of(task, data, model, model.dump(), len(losses), found, most, seconds, persisted)
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The terms of the loss over all passes, their sum, and the sum over the last epoch; zeros without any batch."""
+
+    terms: list[float] = field(default_factory=list)
+    total: float = 0.0
+    last_epoch: float = 0.0
+
+
+def update_of(
+    task: TrainTask,
+    data: ClientData,
+    model: ModelRuntime,
+    params: Params,
+    steps: int,
+    losses: Losses,
+    most: int | None,
+    seconds: float,
+    optimizer: PartState,
+) -> Update:
+    """What a client says of its training; ``model`` is the trained one, if the task asks for facts.
+
+    ``most``: the client rule's limit of steps; ``optimizer``: what its next participation starts from, if it persists.
+    """
+    objective, rule = task.objective, task.rule
+    ordered = steps if task.size is None or not steps else ordered_steps(task.training, task.size, most)[1]
     update = Update(
         client=task.client,
-        params=model.dump(),
+        params=params,
         num_examples=len(data) if task.size is None else task.size,
-        num_steps=len(losses) if task.size is None or not losses else ordered_steps(training, task.size, most)[1],
-        train_loss=total,
-        train_loss_last_epoch=last,
-        terms=dict(zip(objective.terms, terms, strict=True)) if objective.terms and losses else {},
-        seconds=time.perf_counter() - began,
+        num_steps=ordered,
+        train_loss=losses.total,
+        train_loss_last_epoch=losses.last_epoch,
+        terms=dict(zip(objective.terms, losses.terms, strict=True)) if objective.terms and steps else {},
+        seconds=seconds,
         facts={fact.name: fact.measure(data, model) for fact in task.facts} if len(data) else {},
     )
-    persisted = optimizer.client_state() if optimizer and training.persist_optimizer else {}
-    update = replace(update, client_state={**task.client_state, **persisted, **objective.remember(task, update)})
+    kept = {**task.client_state, **optimizer, **objective.remember(task, update)}
+    update = replace(update, client_state=kept) if kept else update
     return update if rule is None else rule.report(task, update)
 
 
-def _mean_losses(
-    losses: list[torch.Tensor], sizes: list[int], epochs: list[int], n: int, passes: float
-) -> tuple[list[float], float, float]:
-    """The terms of the loss over all passes, their sum, and the sum over the last epoch; zeros without any batch."""
+def _mean_losses(losses: list[torch.Tensor], sizes: list[int], epochs: list[int], n: int, passes: float) -> Losses:
     if not losses:
-        return [], 0.0, 0.0
+        return Losses()
     batches = torch.stack(losses).cpu().double().numpy().reshape(len(losses), -1) * np.array(sizes)[:, None]
     total, last = batches.sum(axis=1), np.array(epochs) == epochs[-1]
     terms = batches.sum(axis=0) / (n * passes)
-    return terms.tolist(), float(total.sum() / (n * passes)), float(total[last].sum() / min(n, n * passes))
+    return Losses(terms.tolist(), float(total.sum() / (n * passes)), float(total[last].sum() / min(n, n * passes)))

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from entrofed.client.evaluate import ConfusionSums, confusion_sums
 from entrofed.client.model import EVALUATION_BATCH
 from entrofed.client.runtime import ClientRuntime
+from entrofed.client.stacked.forms import UnstackableError
+from entrofed.client.stacked.train import train_together
 from entrofed.client.train import train
 from entrofed.core.params import Params
 from entrofed.core.round import Pooled, pool
@@ -23,6 +25,8 @@ from entrofed.core.tasks import (
     GradientTask,
     PoolTask,
     PredictTask,
+    Stacked,
+    StackTask,
     Task,
     TrainTask,
 )
@@ -55,6 +59,17 @@ def work(task: Task, runtime: ClientRuntime | None) -> Any:
 @work.register
 def _train(task: TrainTask, runtime: ClientRuntime) -> Update:
     return train(task, runtime.client_data(task.client), runtime.model)
+
+
+@work.register
+def _train_together(task: StackTask, runtime: ClientRuntime) -> Stacked:
+    """What cannot be stacked, for whatever reason, is trained one by one, so that no client fails for another."""
+    try:
+        data = runtime.clients_data([one.client for one in task.tasks])
+        return Stacked(tuple(train_together(task.tasks, data, runtime.model)))
+    except Exception as error:
+        why = str(error) if isinstance(error, UnstackableError) else f"{type(error).__name__}: {error}"
+        return Stacked(tuple([attempt(one, runtime) for one in task.tasks]), why)
 
 
 @work.register

@@ -26,7 +26,7 @@ from entrofed.core.types import (
     Weighing,
     Weights,
 )
-from entrofed.errors import ConfigError
+from entrofed.errors import ConfigError, EntrofedError
 
 VALIDATION, ALL_CLIENTS = "validation", "all_clients"
 """What a part may need of the server: a validation set; to see all clients, as no peer does."""
@@ -349,6 +349,14 @@ class Objective(Part, Protocol):
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean loss of the batch, a scalar to differentiate; or its ``terms``, whose sum is differentiated."""
         ...
+
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean losses ``[clients]`` of the batches of several clients, for an objective of logits alone.
+
+        ``logits [clients, classes, batch]``, labels ``y [clients, batch]``, -100 where a batch is shorter; what is
+        ``given``, the same for every batch, is ``[clients, ..., 1]``. An objective without it is stacked by vmap.
+        """
+        raise EntrofedError(f"objective {self.name!r} is no function of logits alone")
 
     def remember(self, task: "TrainTask", update: Update) -> PartState:
         """What the client keeps for its next participation."""

@@ -38,6 +38,11 @@ def no_trace(device: torch.device = CPU) -> Iterator[None]:
         yield
 
 
+def torch_seed(seed: int, purpose: str, *key: int) -> int:
+    """What a torch generator is seeded with, to be the named stream."""
+    return int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0] >> 1)
+
+
 @contextmanager
 def torch_stream(seed: int, purpose: str, *key: int, device: torch.device = CPU) -> Iterator[None]:
     """Within the block, torch's default generator *is* the named stream; afterwards it is as before.
@@ -45,7 +50,7 @@ def torch_stream(seed: int, purpose: str, *key: int, device: torch.device = CPU)
     Layers such as ``nn.Dropout`` and initializers draw from the default generator and take no other. Every device has
     one of its own: it gets the same seed, and draws other numbers from it.
     """
-    number = int(_sequence(seed, purpose, key).generate_state(1, np.uint64)[0] >> 1)
+    number = torch_seed(seed, purpose, *key)
     with no_trace(device):
         torch.default_generator.manual_seed(number)
         if device.type == "cuda":

@@ -23,10 +23,35 @@ __all__ = [
     "GradientTask",
     "PoolTask",
     "PredictTask",
+    "StackTask",
+    "Stacked",
     "Task",
     "TrainTask",
     "TrainTasks",
 ]
+
+
+@dataclass(frozen=True)
+class StackTask(Task):
+    """Train several clients together: tasks that differ in client, model, what it keeps, limits and epochs."""
+
+    arrays: ClassVar[tuple[str, ...]] = ("tasks",)
+
+    tasks: tuple[TrainTask, ...]
+
+    @property
+    def cost(self) -> int:
+        """Samples to pass over."""
+        return sum(task.cost for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """What came of a stack: of each task an update or a failure, in the order given."""
+
+    outcomes: tuple[Any, ...]
+    apart: str = ""
+    """Why the clients were trained one by one after all."""
 
 
 @dataclass(frozen=True)

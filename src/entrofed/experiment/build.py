@@ -36,6 +36,7 @@ from entrofed.experiment.network import OwnNetwork, builder
 from entrofed.experiment.protection import Protection, protect
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.data import DataSection
+from entrofed.experiment.stacking import Stacking, stacking_of
 from entrofed.privacy.counts import Release, checked_counts, release
 from entrofed.privacy.ledger import client_digests, release_listed
 from entrofed.privacy.secure import Secure, unjudged
@@ -62,6 +63,8 @@ class Setup:
     """What is measured besides accuracy, loss and F1, by name."""
     judged: str | None = None
     """The data that judges which model is the best; see :mod:`entrofed.experiment.judge`."""
+    stacking: Stacking = field(default_factory=Stacking)
+    """Whether clients train together."""
 
     @property
     def workload(self) -> Workload:
@@ -157,6 +160,7 @@ def prepare(
         _peers(experiment, federation),
         chosen_metrics(experiment, federation, metrics),
         judged_on(experiment, federation),
+        stacking_of(experiment, first, method.objective, federation),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from entrofed.backends import Backend, backend_of
+from entrofed.backends.stacked import StackedBackend
 from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.ending import finish_run
 from entrofed.core.gossip import gossip_round
@@ -73,6 +74,8 @@ def run(
         folder.keep_federation(setup.federation, own=experiment.data.path is not None)
         engine, method = experiment.engine, experiment.method
         used = backend or backend_of(engine.backend, engine.workers, engine.timeout)
+        stacked = None if setup.stacking.form is None else StackedBackend(used)
+        used = stacked or used
         try:
             with logging_to(folder.path / "log.txt"):
                 released = release_once(setup, folder)
@@ -133,6 +136,8 @@ def run(
                             **(summary["privacy"] or {}),
                             "updates": protection.spent(job, runner.state),
                         }
+                    if engine.stack is not False:
+                        summary["stack"] = setup.stacking.record(stacked)
                     if experiment.stop is not None or stopped is not None:
                         summary["stopped"] = runner.stopped or stopped
                     folder.finish(summary)

@@ -11,6 +11,7 @@ from entrofed.core.parts import Given, ModelRuntime, Objective
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
+from entrofed.objectives.cross_entropy import stacked_cross_entropy
 
 ABSENT = 1e-8
 """Stands for the count of a class that a client lacks: a margin of 100 tau masks it."""
@@ -41,3 +42,7 @@ class Calibrated(Objective):
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""
         return torch.nn.functional.cross_entropy(model(x) - given["margin"], y)
+
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean over each client's batch."""
+        return stacked_cross_entropy(logits - given["margin"], y)

@@ -12,6 +12,7 @@ from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, ClientTable, PartState
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
+from entrofed.objectives.cross_entropy import stacked_cross_entropy
 
 LABELS = "cohort_labels"
 ABSENT = 1e-8
@@ -53,3 +54,7 @@ class CohortPrior(Objective):
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""
         return torch.nn.functional.cross_entropy(model(x) + given["raised"], y)
+
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean over each client's batch."""
+        return stacked_cross_entropy(logits + given["raised"], y)

@@ -25,6 +25,28 @@ def balanced(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     return weights
 
 
+def stacked_cross_entropy(
+    logits: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None = None, label_smoothing: float = 0.0
+) -> torch.Tensor:
+    """The mean cross entropy of each client's batch, as :func:`torch.nn.functional.cross_entropy` takes it.
+
+    ``logits [clients, classes, batch]``, ``y [clients, batch]`` with -100 for none, ``weights [clients, classes, 1]``.
+
+    >>> logits = torch.tensor([[[0.0, 5.0], [0.0, 1.0]]])
+    >>> round(float(stacked_cross_entropy(logits, torch.tensor([[1, -100]]))), 4)
+    0.6931
+    """
+    there = y >= 0
+    if weights is None:
+        losses = torch.nn.functional.cross_entropy(logits, y, reduction="none", label_smoothing=label_smoothing)
+        return losses.sum(dim=1) / there.sum(dim=1)
+    surprise, label = -logits.log_softmax(dim=1), y.clamp(min=0).unsqueeze(1)
+    weigh = weights.expand_as(logits).gather(1, label).squeeze(1) * there
+    losses = (1 - label_smoothing) * weigh * surprise.gather(1, label).squeeze(1)
+    losses = losses + label_smoothing / logits.shape[1] * there * (weights * surprise).sum(dim=1)
+    return losses.sum(dim=1) / weigh.sum(dim=1)
+
+
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
     """Mean cross entropy of the softmax of the logits, in nats, as :func:`torch.nn.functional.cross_entropy` has it.
@@ -73,3 +95,7 @@ class CrossEntropy(Objective):
         return torch.nn.functional.cross_entropy(
             model(x), y, weight=given.get("weights"), label_smoothing=self.label_smoothing or 0.0
         )
+
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean over each client's batch."""
+        return stacked_cross_entropy(logits, y, given.get("weights"), self.label_smoothing or 0.0)

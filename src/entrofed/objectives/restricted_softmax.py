@@ -11,6 +11,7 @@ from entrofed.core.parts import Given, ModelRuntime, Objective
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
+from entrofed.objectives.cross_entropy import stacked_cross_entropy
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,7 @@ class RestrictedSoftmax(Objective):
     def loss(self, model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over the batch."""
         return torch.nn.functional.cross_entropy(model(x) * given["scale"], y)
+
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The mean over each client's batch."""
+        return stacked_cross_entropy(logits * given["scale"], y)

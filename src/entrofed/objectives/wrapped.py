@@ -58,6 +58,10 @@ class WrappedObjective(Wrapper, Objective):
         """The other objective's."""
         return self.objective.loss(model, x, y, given)
 
+    def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
+        """The other objective's."""
+        return self.objective.stacked_loss(logits, y, given)
+
     def remember(self, task: TrainTask, update: Update) -> PartState:
         """The other objective's."""
         return self.objective.remember(task, update)

@@ -1,7 +1,7 @@
 """``[engine]``: where the work is done."""
 
 import os
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -12,7 +12,7 @@ from entrofed.experiment.sections.section import Section, was_run
 
 
 class EngineSection(Section):
-    """Where the work is done. Only ``compile``, ``precision`` and the kind of ``device`` change results."""
+    """Where the work is done. Only ``compile``, ``stack``, ``precision`` and the kind of ``device`` change results."""
 
     backend: str = "auto"
     """Who does the work: ``inline`` (this process alone), ``processes``, ``auto`` (inline for two seconds of small
@@ -25,6 +25,8 @@ class EngineSection(Section):
     """``bf16``: losses and gradients of training in bfloat16 where torch's autocast does so."""
     compile: Compile = False
     """``true``: torch's compiler; ``"native"``: the convolutions of small networks in C++."""
+    stack: bool | Literal["auto"] = False
+    """Whether clients train together, as one stacked computation; ``auto``: where that is known to be faster."""
     timeout: float = Field(3600.0, gt=0, le=1e6)
     """Seconds that a task may take before its worker is taken for lost."""
     memory_mb: float = Field(1024.0, ge=0)
@@ -63,6 +65,22 @@ class EngineSection(Section):
             raise ValueError(
                 f"engine.workers = {self.workers}: this machine has {os.cpu_count()} cores, and more than {most} "
                 "workers take longer to start than they save; choose fewer"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits_stack(self, info: ValidationInfo) -> "EngineSection":
+        if self.stack is False or was_run(info):
+            return self
+        for key, value in {"device": "cpu", "precision": "float32", "compile": False}.items():
+            if getattr(self, key) != value:
+                raise ValueError(
+                    f"engine.stack is made for engine.{key} = {value!r}, not for {getattr(self, key)!r}; "
+                    "leave one of them out"
+                )
+        if self.stack is True and self.backend == FLOWER:
+            raise ValueError(
+                "engine.stack = true: on Flower every client trains by itself; leave it out, or choose another backend"
             )
         return self
 
