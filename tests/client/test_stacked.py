@@ -145,7 +145,7 @@ def assert_equal_but_for_rounding(alone, found):
 @pytest.fixture
 def gentle(training):
     """Few steps, at a rate at which rounding does not grow."""
-    return replace(training, lr=0.02, batch_size=48)
+    return replace(training, lr=0.02, batch_size=49)  # of 197 samples one is left, which BatchNorm skips
 
 
 OWN_WAYS = [
@@ -187,7 +187,7 @@ def test_networks(digits, gentle, name, objective):
         {"optimizer": "adamw", "weight_decay": 0.3, "lr": 0.001},
         {"augment": ("crop", "flip")},
         {"batch_size": 1000},
-        {"batch_size": 1, "epochs": 1, "lr": 0.002},
+        {"batch_size": 5, "epochs": 1, "lr": 0.002},
     ],
     ids=str,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from entrofed.client.model import LossModule
+from entrofed.client.loss_module import LossModule
 from entrofed.core.parts import Given, Objective
 
 Tensors = list[torch.Tensor]

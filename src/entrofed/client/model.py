@@ -254,14 +254,3 @@ class Gradients:
         for tensor, place in zip(tensors, self._places, strict=True):
             flat[place] = tensor.reshape(-1).cpu().numpy()
         return flat
-
-
-class LossModule(torch.nn.Module):
-    """An objective's loss as a module, so that its model's parameters can be replaced by arguments."""
-
-    def __init__(self, model: torch.nn.Module, objective: Objective) -> None:
-        super().__init__()
-        self.model, self.objective = model, objective
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
-        return self.objective.loss(self.model, x, y, given)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.client.model import Inputs
+from entrofed.client.model import LocalModel
 from entrofed.client.train import batches
 from entrofed.core.seeds import stream
 from entrofed.core.tasks import TrainTask
@@ -95,8 +95,8 @@ class Indexed(Batches):
 class Drawn(Batches):
     """Batches that each client draws and changes by itself, as it does alone."""
 
-    def __init__(self, tasks: Sequence[TrainTask], data: Sequence[ClientData], inputs: Inputs, fewest: int) -> None:
-        self._left = [drawn(task, own, inputs, fewest) for task, own in zip(tasks, data, strict=True)]
+    def __init__(self, tasks: Sequence[TrainTask], data: Sequence[ClientData], model: LocalModel, fewest: int) -> None:
+        self._left = [drawn(task, own, model, fewest) for task, own in zip(tasks, data, strict=True)]
 
     def take(self, step: int, members: Sequence[int], size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """The next of each."""
@@ -109,9 +109,9 @@ class Drawn(Batches):
 
 
 def drawn(
-    task: TrainTask, data: ClientData, inputs: Inputs, fewest: int
+    task: TrainTask, data: ClientData, model: LocalModel, fewest: int
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """The batches of one client, without those that are too small."""
-    for x, y, _ in batches(data, inputs, task.training, rng_of(task)):
+    for x, y, _ in batches(data, model, task.training, rng_of(task)):
         if len(y) >= fewest:
             yield x, y

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from entrofed.client.model import LocalModel, LossModule, Tensors
+from entrofed.client.loss_module import LossModule
+from entrofed.client.model import LocalModel, Tensors
 from entrofed.client.stacked.forms import UnstackableError
 from entrofed.core.parts import Given, Objective
 

@@ -50,7 +50,7 @@ class Run:
         self._models = Models(model.layout, [task.params for task in tasks], self._engine.used, self._engine.needed)
         self._batches: Batches
         if self._training.augment:
-            self._batches = Drawn(tasks, data, model.inputs, fewest)
+            self._batches = Drawn(tasks, data, model, fewest)
         else:
             samples = model.inputs.for_model(model.inputs.standardize(torch.cat([own.x for own in data])))
             self._batches = Indexed(tasks, data, [client.plan for client in clients], samples)
@@ -77,7 +77,7 @@ class Run:
     def _engine_of(self, client: Client, model: LocalModel) -> Chain | Mapped:
         model.load(client.task.params)
         model.module.train()
-        x, y = next(drawn(client.task, client.data, model.inputs, self._fewest))
+        x, y = next(drawn(client.task, client.data, model, self._fewest))
         given = self._objective.begin(client.task, client.data, model)(x)
         used = model.gradients(self._objective, x, y, given).used
         if form_of(model.module, self._objective, x.shape[1:])[0] == "chain":
@@ -92,7 +92,7 @@ class Run:
         given_for = self._objective.begin(client.task, client.data, model)
         if self._engine.padded:
             return [given_for(client.data.x)]
-        batches = drawn(client.task, client.data, model.inputs, self._fewest)
+        batches = drawn(client.task, client.data, model, self._fewest)
         return [given_for(x) for (x, _), _ in zip(batches, client.plan.sizes, strict=False)]
 
     def play(self) -> None:
