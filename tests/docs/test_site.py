@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT
 
+import entrofed
 from entrofed.experiment.keys import keys
 from entrofed.registry import PART_KINDS, known
 
@@ -37,6 +38,12 @@ def test_references_are_complete() -> None:
         assert all(line.count("`") % 2 == 0 for line in text.splitlines() if not line.startswith("```")), text
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
     assert all(pages.count(mark) == 1 for mark in written)
+
+
+def test_public_names_are_all_in_the_reference() -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    listed = {line.rpartition(".")[2] for line in page.splitlines() if line.startswith("::: ")}
+    assert set(entrofed.__all__) - {"__version__", "methods"} <= listed
 
 
 @pytest.mark.slow
