@@ -184,6 +184,26 @@ def test_steps_that_were_ordered() -> None:
     assert ordered_steps(training, 100, 2) == (2, 2)
 
 
+@pytest.mark.parametrize(("times", "usable"), [(-3.0, True), (99.0, True), (101.0, False), (1e30, False)])
+def test_what_follows_from_a_start_that_is_not_known_is_bounded(times: float, usable: bool) -> None:
+    """A neighbour's change of its control variate: its start is not known, so it is compared with one's own."""
+    chosen = job(method="scaffold")
+    task = replace(order(chosen, 0), broadcast={"control": np.zeros(PLAIN.trainable, np.float32)})
+    right = task.rule.report(task, moved(task, 1))
+    said = replace(right, facts={"control_change": (times * right.facts["control_change"]).astype(np.float32)})
+    assert bound(chosen, {0: task}, [said], {})[1]
+    assert bool(bound(chosen, {0: task}, [said], {}, elsewhere=[0])[1]) != usable
+
+
+def test_what_follows_from_no_start_is_known_all_the_same() -> None:
+    chosen = job(method="fednova")
+    task = order(chosen, 0)
+    right = task.rule.report(task, moved(task, 1))
+    assert not bound(chosen, {0: task}, [right], {}, elsewhere=[0])[1]
+    lied = replace(right, facts={"accumulated": right.facts["accumulated"] * 2})
+    assert bound(chosen, {0: task}, [lied], {}, elsewhere=[0])[1]
+
+
 @pytest.mark.parametrize(
     ("steps", "words"),
     [(1, "1 steps on 20 examples; at least 4 were ordered"), (5, "5 steps on 20 examples; at most 4 were ordered")],
