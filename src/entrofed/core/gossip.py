@@ -129,7 +129,9 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
             state.round,
             models[node],
             own[node],
-            tuple(replace(sent[k], client=int(np.searchsorted(hoods[node], k))) for k in got),
+            tuple(
+                replace(sent[k], client=i) for k, i in zip(got, np.searchsorted(hoods[node], got).tolist(), strict=True)
+            ),
         )
         for node, got in enough.items()
     ]

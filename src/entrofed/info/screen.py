@@ -1,14 +1,18 @@
 """The same among so many clients that looking at each takes long: most can be ruled out without.
 
-With ``y = L + l``, ``T = sum_c y_c`` and weights ``q_c`` (all 1 for the entropy), the score of
-:mod:`entrofed.info.greedy` is ``log2 T - (1 / T) sum_c y_c log2(y_c / q_c)``. Some classes taken together lower the
-sum, never raise it (the log sum inequality)::
+With ``y = L + l``, ``T = sum_c y_c``, weights ``q_c`` (all 1 for the entropy) that sum to Q, and each class's share
+beside what it should be, ``r_c = (y_c / T) (Q / q_c)``, the score of :mod:`entrofed.info.greedy` is::
 
-    sum_{c in R} y_c log2(y_c / q_c) >= y_R log2(y_R / q_R),  y_R = sum_{c in R} y_c,  q_R = sum_{c in R} q_c
+    log2 T - (1 / T) sum_c y_c log2(y_c / q_c) = log2 Q - sum_c (q_c / Q) r_c log2 r_c
+
+Some classes taken together lower the sum, never raise it (the log sum inequality)::
+
+    sum_{c in R} q_c r_c log2 r_c >= q_R r_R log2 r_R,  q_R = sum_{c in R} q_c,  q_R r_R = sum_{c in R} q_c r_c
 
 so that half of the classes, and all others as one, give a bound that no score exceeds. Whose bound reaches the second
-best of a sample is looked at with all classes; whose score then reaches the second best, in float64. All else is done
-in float32, with room for what that may be off by. The bound is sharp here: leaders have about their share of any class.
+best of some is looked at with all classes; whose score then reaches the second best, in float64. All else is done
+in float32, with room for what that may be off by. The bound is sharp here: leaders have about their share of any class;
+and float32 is exact enough there, as the logarithms are about 0.
 
 Reference: Cover and Thomas, Elements of Information Theory, theorem 2.7.1.
 """
@@ -25,10 +29,13 @@ FEW = 2**15
 """Candidates up to which all are looked at."""
 PART = 2**15
 """Candidates whose bounds are computed at a time: they stay in the processor's cache."""
-SAMPLE = 2**12
-"""Candidates whose second best score the others must reach."""
+SAMPLE, KEPT = 2**12, 2**8
+"""At first some candidates, then those who were best the last time: the others must reach the second best of these."""
 ROUNDING = 2.0**-24
-SMALLEST = np.float32(np.finfo(np.float32).tiny)
+NOTHING = 1e-20
+"""Counted where nothing is: its logarithm is finite."""
+LEAST = 1 / 16
+"""No r_R counts as less: below 1/e a greater one only raises the bound, and that of a small one is hardly known."""
 
 
 class ScreenedCandidates:
@@ -48,8 +55,8 @@ class ScreenedCandidates:
         for start in range(0, len(rows), PART):
             self._columns[:, start : start + PART] = counts.take(rows[start : start + PART], axis=0).T
         self._sizes: NDArray[np.float32] = self._columns.sum(axis=0)
-        self._least, self._most = float(self._sizes.min()), float(self._sizes.max())
         self._all: Candidates | None = None
+        self._some = np.arange(min(SAMPLE, len(rows)))
 
     def remove(self, row: int) -> None:
         """Leave a client out from now on."""
@@ -61,16 +68,16 @@ class ScreenedCandidates:
         """Who reaches the two largest scores: rows, ascending, and bits; see ``Candidates.leaders``."""
         if self._all is not None or not pooled.sum() > 0:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
-        slack = self._slack(pooled)
+        slack = self._slack()
         everything, some = np.arange(len(pooled)), self._alone(pooled)
-        sample = self._bounds(pooled, slice(0, SAMPLE), everything)
-        least = runner_up(np.nan_to_num(sample, nan=-inf)) - 2 * slack
+        least = runner_up(np.nan_to_num(self._bounds(pooled, self._some, everything), nan=-inf)) - 2 * slack
         near = [
             start + np.flatnonzero(self._bounds(pooled, slice(start, start + PART), some) >= least)
             for start in range(0, len(self._rows), PART)
         ]
         places = np.concatenate(near)
         scores = self._bounds(pooled, places, everything)
+        self._some = places[np.argpartition(-scores, KEPT)[:KEPT]] if len(places) > KEPT else places
         places = places[scores >= runner_up(scores) - 2 * slack - 2 * TIE]
         if len(places) > FEW:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
@@ -83,16 +90,18 @@ class ScreenedCandidates:
 
     def _bounds(self, pooled: Floats, places: slice | NDArray[np.intp], alone: NDArray[np.intp]) -> NDArray[np.float32]:
         """What no score is above, but for rounding, with these classes by themselves; with all of them, the scores."""
-        sizes = self._sizes[places] + np.float32(pooled.sum())
-        inner, rest = np.zeros_like(sizes), sizes.copy()
+        shares = self._weights / self._weights.sum()
+        one = 1 / (self._sizes[places] + np.float32(pooled.sum()))
+        inner, rest = np.zeros_like(one), np.ones_like(one)
         for c in alone:
-            y = self._columns[c, places] + np.float32(max(pooled[c], SMALLEST))
-            rest -= y
-            inner += _product(y, self._weights[c])
+            r = self._columns[c, places] + np.float32(max(pooled[c], NOTHING))
+            r *= one
+            rest -= r
+            inner += _product(r, shares[c])
         if len(alone) < len(pooled):
-            inner += _product(np.maximum(rest, SMALLEST, out=rest), self._weights.sum() - self._weights[alone].sum())
-        inner /= sizes
-        bounds: NDArray[np.float32] = np.log2(sizes) - inner
+            left = 1 - shares[alone].sum()
+            inner += _product(np.maximum(rest, np.float32(LEAST * left), out=rest), left)
+        bounds: NDArray[np.float32] = np.float32(log2(self._weights.sum())) - inner
         return bounds
 
     def _alone(self, pooled: Floats) -> NDArray[np.intp]:
@@ -100,20 +109,15 @@ class ScreenedCandidates:
         excess = pooled / pooled.sum() - self._weights / self._weights.sum()
         return np.argsort(-np.abs(excess), kind="stable")[: max(2, -(-len(excess) // 2))]
 
-    def _slack(self, pooled: Floats) -> float:
-        """What float32 may be off by: a few roundings of each term, which is of the size of a logarithm."""
-        total = float(pooled.sum())
-        scales = [abs(log2(total + size)) for size in (self._least, self._most)]
-        scales.append(max(abs(log2(weight)) for weight in self._weights.tolist()))
-        return ROUNDING * (len(self._weights) + 20) * (16 + sum(scales))
+    def _slack(self) -> float:
+        """What float32 may be off by: a few roundings of each term, and of their sums."""
+        return ROUNDING * (len(self._weights) + 12) * (3 + log2(self._weights.sum() / self._weights.min()))
 
 
-def _product(y: NDArray[np.float32], weight: float) -> NDArray[np.float32]:
-    """``y log2(y / weight)``."""
-    logs = np.log2(y)
-    if weight != 1:
-        logs -= np.float32(log2(weight))
-    logs *= y
+def _product(share: NDArray[np.float32], due: float) -> NDArray[np.float32]:
+    """``due r log2 r`` with ``r = share / due``, that is ``share log2 r``."""
+    logs = np.log2(share * np.float32(1 / due))
+    logs *= share
     return logs
 
 
