@@ -57,11 +57,12 @@ def softmax(logits: torch.Tensor) -> np.ndarray:
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def test_the_seven_facts() -> None:
+def test_the_eight_facts() -> None:
     told = {name: (fact.when, issubclass(fact, LabelFact)) for name, fact in FACTS.items()}
     assert told == {
         "label_counts": ("once", True),
         "label_mixture": ("once", True),
+        "label_distance": ("once", True),
         "loss": ("before_round", False),
         "mean_prediction": ("with_update", False),
         "first_update": ("once", False),

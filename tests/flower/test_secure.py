@@ -184,7 +184,7 @@ def masked(monkeypatch):
             raise DataError("later")
         return answer_secure(question, context)
 
-    monkeypatch.setattr("entrofed.flower.client.answer_secure", later)
+    monkeypatch.setattr("entrofed.flower.answers.answer_secure", later)
     start(federation, rounds=1, weigher="uniform", **SECURED)
     return {
         node.context.node_config["partition-id"]: node.context for node in federation.grid.nodes.values()
@@ -283,6 +283,38 @@ def test_a_thousand_hostile_messages_change_nothing() -> None:
         _, result = start(federation, rounds=1, weigher="uniform", **SECURED)
         assert min(np.abs(values(result) - model).max() for model in allowed) < 1e-6, stage
     assert sent >= 1000
+
+
+def question(rng, session, kept):
+    """A question that no honest server asks, or asks now; ``kept``: what a client shared with in this round."""
+    names = [*map(str, range(6)), "x", "-1", "9" * 40]
+    some = rng.sample(names, rng.randrange(len(names)))
+    keys = {name: {key: rng.choice([Key.fresh().public.hex(), "zz", ""]) for key in ("lock", "pair")} for name in some}
+    return {
+        "what": rng.choice([SHARES, UNMASK]),
+        "session": rng.choice([session, "another", None, 3]),
+        "you": rng.choice([0, 1, "x", None]),
+        "threshold": rng.choice([0, 1, 2, 3, 99, -1]),
+        "there": rng.choice([[], [0], [0, 0, 0], some, [1, 2, 3], [0, 9, 8], None, {"0": 1}, [[0]], 5]),
+        "keys": rng.choice([keys, {}, None, kept]),
+    }
+
+
+def test_a_thousand_hostile_questions_reveal_no_share(masked) -> None:
+    """Of a client that has sent its masked update; afterwards it still tells what an honest server asks for."""
+    contexts, session = masked
+    rng, told = random.Random(1), 0
+    memory = json.loads(str(contexts[0].state[SECURE]["memory"]))
+    secrets = [one[kind] for one in memory["shares"].values() for kind in ("seed", "key")]
+    for _ in range(1000):
+        try:
+            answer = json.dumps(answer_secure(question(rng, session, memory["keys"]), contexts[0]))
+        except Exception as error:
+            answer = str(error)
+        told += any(secret in answer for secret in [*secrets, memory["seed"], memory["pair"], memory["lock"]])
+    assert told == 0
+    found = answer_secure({"what": UNMASK, "session": session, "there": [0, 1, 2, 3]}, contexts[0])
+    assert set(found["seeds"]) == {"0", "1", "2", "3"}
 
 
 def test_methods_that_cannot_are_refused() -> None:

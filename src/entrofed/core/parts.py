@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args, runtime_checkable
 
 import numpy as np
 import torch
@@ -122,6 +122,15 @@ class Part(Protocol):
     def sees(self) -> Sees:
         """What it must see of a round's updates; everything, unless the part says that less is enough."""
         return "models"
+
+    @property
+    def pools(self) -> bool:
+        """Whether it needs the label counts of all clients together, and nobody's alone: they come as a secure sum."""
+        return False
+
+    def pooled(self, counts: NDArray[np.float64]) -> Self:
+        """The part, once it knows them."""
+        return self
 
 
 class Wrapper(Part, Protocol):
@@ -441,6 +450,16 @@ class Method:
                     ways = f"{found[fact.name]} and {fact}"
                     raise ConfigError(f"two parts of the method ask for {fact.name!r} in different ways: {ways}")
         return tuple(found.values())
+
+    @property
+    def pools(self) -> bool:
+        """Whether a part needs the label counts of all clients together."""
+        return any(part.pools for part in self.parts)
+
+    def pooled(self, counts: NDArray[np.float64]) -> "Method":
+        """The method, once its parts know them."""
+        selector, weigher = self.selector.pooled(counts), self.weigher.pooled(counts)
+        return Method(selector, weigher, self.objective.pooled(counts), self.server.pooled(counts), self.name)
 
     def facts_told(self, when: str) -> tuple[Fact, ...]:
         """The facts that leave at that time."""

@@ -38,6 +38,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.sections.data import DataSection
 from entrofed.experiment.stacking import Stacking, stacking_of
 from entrofed.privacy.counts import Release, checked_counts, release
+from entrofed.privacy.fixed_point import decode, encode
 from entrofed.privacy.ledger import client_digests, release_listed
 from entrofed.privacy.secure import Secure, unjudged
 from entrofed.privacy.updates import check_layout
@@ -236,7 +237,7 @@ def release_once(setup: Setup, folder: RunFolder) -> Release | None:
     are drawn: to draw them again would spend again. Noise from the run's seed is no release, and in no ledger.
     """
     experiment, federation = setup.experiment, setup.federation
-    if not any(isinstance(fact, LabelFact) for fact in setup.method.facts):
+    if not setup.method.pools and not any(isinstance(fact, LabelFact) for fact in setup.method.facts):
         return None
     claimed = experiment.faults.claimed(experiment.seed, federation.label_counts)
     counts = checked_counts(claimed, len(federation.data.classes))
@@ -257,6 +258,19 @@ def release_once(setup: Setup, folder: RunFolder) -> Release | None:
             log.warning(words, name, fresh.spent["epsilon_before"], fresh.spent["epsilon_in_all"], fresh.spent["drawn"])
     folder.keep_release(fresh)
     return fresh
+
+
+def pool_once(setup: Setup, released: Release | None) -> Setup:
+    """The setup with a method that knows the label counts of all clients together, if it asks: the sum, nobody's alone.
+
+    They are summed as clients on Flower sum them under masks, of whole numbers.
+    """
+    if not setup.method.pools or released is None:
+        return setup
+    total = np.zeros(released.counts.shape[1], np.uint64)
+    for client in setup.federation.participants.tolist():
+        total += encode(released.counts[client])
+    return replace(setup, method=setup.method.pooled(decode(total)))
 
 
 def client_table(setup: Setup, released: Release | None) -> ClientTable:

@@ -218,6 +218,7 @@ class RunFolder(StoredRun):
 
 
 ONCE = ("once", "at_end")
+POOLED = "its label counts, in a secure sum with all clients'"
 
 
 def method_facts(method: Method) -> dict[str, Any]:
@@ -225,10 +226,12 @@ def method_facts(method: Method) -> dict[str, Any]:
     rule = method.server.client
     each = ["the trained model and its number of examples"]
     each += [fact.reveals for fact in method.facts if fact.when not in ONCE]
+    once = [fact.reveals for fact in method.facts if fact.when in ONCE]
+    once = [POOLED, *once] if method.pools else once
     each += [rule.sends] if rule is not None and rule.sends else []
     return {
         "parts": {kind: json.loads(json.dumps(describe(getattr(method, kind)), default=str)) for kind in PART_KINDS},
-        "reveals": {"once": [fact.reveals for fact in method.facts if fact.when in ONCE], "each_round": each},
+        "reveals": {"once": once, "each_round": each},
     }
 
 

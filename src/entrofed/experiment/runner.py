@@ -21,7 +21,16 @@ from entrofed.core.ending import finish_run
 from entrofed.core.gossip import gossip_round
 from entrofed.core.records import RoundRecord
 from entrofed.core.round import Train, run_round, tell_once
-from entrofed.experiment.build import Setup, client_table, first_state_of, job_of, prepare, protected, release_once
+from entrofed.experiment.build import (
+    Setup,
+    client_table,
+    first_state_of,
+    job_of,
+    pool_once,
+    prepare,
+    protected,
+    release_once,
+)
 from entrofed.experiment.config import Experiment
 from entrofed.experiment.evaluation import FederationEvaluation
 from entrofed.experiment.idle import never_acted
@@ -79,6 +88,7 @@ def run(
         try:
             with logging_to(folder.path / "log.txt"):
                 released = release_once(setup, folder)
+                setup = pool_once(setup, released)
                 used.open(setup.workload)
                 job = tell_once(job_of(setup, client_table(setup, released)), setup.params, used)
                 job, protection = protected(setup, job)

@@ -18,6 +18,7 @@ from entrofed.core.parts import Fact, LabelFact
 from entrofed.errors import ConfigError, DataError
 from entrofed.files import data_folder, held, write_whole
 from entrofed.flower.legacy import Legacy, is_legacy
+from entrofed.flower.secure_client import COUNTS, STAGES, answer_secure, masked_counts
 from entrofed.flower.wire import CONFIG
 from entrofed.privacy.counts import release
 from entrofed.registry import build
@@ -117,6 +118,11 @@ def answers_about_labels(
         name = client_name(context)
         if question["what"] == "hello":
             return {"name": name}
+        if question["what"] in STAGES:
+            return answer_secure(question, context)
+        if question["what"] == COUNTS:
+            released = released_counts(labels(context), classes(context), name, epsilon, store)
+            return masked_counts(question, np.array(released["counts"], np.float64), context)
         fact = asked_fact(question)
         if not isinstance(fact, LabelFact):
             raise ConfigError(f"this client does not tell {fact.name!r}; build it with entrofed.flower.client_app")

@@ -23,7 +23,7 @@ from entrofed.errors import ConfigError, DataError
 from entrofed.flower.allowance import FREE, Allowance
 from entrofed.flower.answers import answered, answering, answers_about_labels, asked_fact, released_counts
 from entrofed.flower.arrays import Format
-from entrofed.flower.secure_client import KEYS, SECURE, SHARES, UNMASK, answer_secure, kept_here, masked_update
+from entrofed.flower.secure_client import SECURE, kept_here, masked_update
 from entrofed.flower.wire import ARRAYS, CONFIG, METRICS, ORDER, read_task, write_update
 
 __all__ = ["LocalData", "Task", "answering", "client_app", "released_counts", "trained_app"]
@@ -141,8 +141,6 @@ def trained_app(
         return Message(RecordDict({METRICS: record}), reply_to=message)
 
     def answer(question: dict[str, Any], message: Message, context: Context) -> dict[str, Any]:
-        if question["what"] in (KEYS, SHARES, UNMASK):
-            return answer_secure(question, context)
         if question["what"] != "fact" or isinstance(fact := asked_fact(question), LabelFact):
             return about_labels(question, message, context)
         with one_thread():

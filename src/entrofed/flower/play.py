@@ -37,6 +37,7 @@ from entrofed.flower.arrays import Format
 from entrofed.flower.folder import experiment_of, finish
 from entrofed.flower.grid import GridBackend, Roster, content_of, message, most_bytes
 from entrofed.flower.protected import SecureRound, protected_method
+from entrofed.flower.secure_server import Session
 from entrofed.flower.told import Told
 from entrofed.flower.wire import NOT_OURS, read_update, write_task
 from entrofed.info.entropy import entropy_of_counts
@@ -76,12 +77,11 @@ class Play:
     def __init__(self, settings: Settings, arrays: ArrayRecord) -> None:
         section = settings.section
         self.settings, self.form = settings, Format.of(arrays)
-        self.method = protected_method(
-            settings.privacy, section, section.recipe, nodes=settings.nodes, rounds=settings.rounds
-        )
+        self.pool: list[float] | None = None
+        self.roster = Roster()
+        self._set_method(section.recipe)
         if settings.privacy is not None and settings.privacy.updates is not None:
             check_layout(self.form.layout)
-        self.roster, self.told = Roster(), Told(self.method, settings.classes)
         self._rules = Rules(
             rounds=settings.rounds,
             cohort=1,
@@ -119,6 +119,8 @@ class Play:
         if folder is not None and self.state.round:
             clients = _read(folder.path / "clients.json")
             self.roster.names = clients["names"]
+            if clients.get("pool") is not None:
+                self._know_pool(clients["pool"])
             self.told.restore(clients["told"])
             self.records = folder.records()
             log.info("going on after round %d", self.state.round)
@@ -127,6 +129,31 @@ class Play:
     def state(self) -> State:
         """After the last whole round."""
         return self.runner.state
+
+    def _set_method(self, recipe: Method) -> None:
+        """The method as it is played, and what clients tell for it."""
+        settings = self.settings
+        self.method = protected_method(
+            settings.privacy, settings.section, recipe, nodes=settings.nodes, rounds=settings.rounds
+        )
+        self.told = Told(self.method, settings.classes)
+
+    def _know_pool(self, counts: list[float]) -> None:
+        self.pool = counts
+        self._set_method(self.settings.section.recipe.pooled(np.array(counts)))
+
+    def _ask_pool(self, grid: Grid) -> bool:
+        """Have the clients that are there sum their label counts under masks, once; whether the sum is known."""
+        if self.pool is not None or not self.method.pools:
+            return True
+        session = Session(
+            grid, dict(enumerate(self.roster.node.values())), self.settings.classes or 0, self.settings.wait
+        )
+        if (counts := session.counts()) is None:
+            log.warning("the clients' label counts were not summed: %s", sorted(set(session.reasons.values()))[:3])
+            return False
+        self._know_pool(counts.tolist())
+        return True
 
     def _claim(self, folder: Path) -> None:
         """Raise a ConfigError if another run lies in the folder."""
@@ -152,7 +179,7 @@ class Play:
 
     def _keep_clients(self) -> None:
         if self.settings.folder is not None:
-            content = {"names": self.roster.names, "told": self.told.values}
+            content = {"names": self.roster.names, "told": self.told.values, "pool": self.pool}
             write_listed(self.settings.folder / "clients.json", json.dumps(content) + "\n")
 
     def open(self, grid: Grid, config: ConfigRecord) -> list[Message]:
@@ -163,6 +190,8 @@ class Play:
         self._gather(grid)
         if untouched:
             self.roster.sort()
+        if not self._ask_pool(grid):
+            return []
         self.told.learn(grid, self.roster, settings.wait, self._first)
         present = np.array(self.roster.present(), np.int64)
         clients = self.told.table(self.roster.names, layout, settings.rounds)

@@ -96,7 +96,8 @@ class SecureRound:
         """Add to a task what masking needs; whether the client takes part."""
         if client not in self.weights:
             return False
-        content[SECURE] = ConfigRecord({"order": json.dumps(self._session.order(client, self.weights[client]))})
+        order = {**self._session.order(client), "weight": self.weights[client]}
+        content[SECURE] = ConfigRecord({"order": json.dumps(order)})
         return True
 
     def answers(self, tasks: Sequence[TrainTask], contents: Mapping[int, RecordDict | Failure]) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from numpy.typing import NDArray
 
 from entrofed.core.params import Layout
 from entrofed.core.parts import TrainTask
@@ -20,20 +21,21 @@ from entrofed.flower.arrays import read_state, write_state
 from entrofed.flower.identity import identity_of
 from entrofed.flower.masks import Key, digest, fresh_seed, mask, opened, pair_mask, sealed_for, shares_of
 from entrofed.flower.wire import METRICS
-from entrofed.privacy.fixed_point import encode
+from entrofed.privacy.fixed_point import Whole, encode
 from entrofed.privacy.secure import addend
 
 SECURE, MASKED = "entrofed.secure", "entrofed.masked"
+POOLED = "entrofed.pooled"
 KEPT, PENDING = "entrofed.kept", "entrofed.pending"
 KEYS, SHARES, UNMASK = "secure_keys", "secure_shares", "secure_unmask"
+COUNTS = "secure_counts"
 LEAST = 2
 """A sum of fewer would be somebody's update."""
 
 
 def answer_secure(question: dict[str, Any], context: Context) -> dict[str, Any]:
     """One of the three questions."""
-    stages = {KEYS: _keys, SHARES: _shares, UNMASK: _unmask}
-    return stages[question["what"]](question, context)
+    return STAGES[question["what"]](question, context)
 
 
 def _memory(context: Context, session: Any, stage: str) -> dict[str, Any]:
@@ -96,18 +98,40 @@ def kept_here(task: TrainTask, context: Context) -> TrainTask:
     return replace(task, client_state=read_state(context.state, KEPT))
 
 
+def masked_counts(question: dict[str, Any], counts: NDArray[np.float64], context: Context) -> dict[str, Any]:
+    """The client's label counts under its masks; in a run, they enter one sum that is unmasked, and no other."""
+    if POOLED in context.state:
+        raise DataError("this client's label counts are in a sum already; of two, the difference would tell of clients")
+    total, memory = _masked(question, encode(counts), context)
+    _remember(context, {**memory, "pool": True})
+    return {"sum": total.tobytes().hex()}
+
+
 def masked_update(task: TrainTask, update: Update, content: RecordDict, context: Context, layout: Layout) -> RecordDict:
     """The client's weighted step under its masks, in place of its model.
 
     What it keeps for its next participation counts once it is asked to unmask a sum that it is in.
     """
     order = json.loads(str(content.config_records[SECURE]["order"]))
+    weight = float(order["weight"])
+    if not 0 <= weight <= 1:
+        raise DataError(f"a weight of {weight}; it is between 0 and 1")
+    total, memory = _masked(order, encode(addend(update, task.params, weight, task.rule, layout)), context)
+    _remember(context, memory)
+    context.state[PENDING] = write_state(update.client_state)
+    reply = RecordDict({MASKED: ArrayRecord({"sum": Array(total.view(np.int64))})})
+    reply[METRICS] = MetricRecord({"num-examples": 1})
+    return reply
+
+
+def _masked(order: dict[str, Any], total: Whole, context: Context) -> tuple[Whole, dict[str, Any]]:
+    """What was encoded, under the client's masks, and what to remember."""
     memory = _memory(context, str(order["session"]), "train")
-    own, publics, weight = memory["you"], memory["keys"], float(order["weight"])
+    own, publics = memory["you"], memory["keys"]
     lock, pair = Key(bytes.fromhex(memory["lock"])), Key(bytes.fromhex(memory["pair"]))
     sent: dict[str, str] = order["shares"]
-    if not 0 <= weight <= 1 or own in sent or not set(sent) < set(publics):
-        raise DataError("an order with a weight or a list of clients that cannot be")
+    if own in sent or not set(sent) < set(publics):
+        raise DataError("an order with a list of clients that cannot be")
     if len(sent) + 1 < memory["threshold"]:
         raise DataError(f"only {len(sent) + 1} clients shared their keys; {memory['threshold']} are needed")
     kept = dict(memory["shares"])
@@ -116,15 +140,10 @@ def masked_update(task: TrainTask, update: Update, content: RecordDict, context:
         if found["from"] != name or found["to"] != own:
             raise DataError("a share that is meant for somebody else")
         kept[name] = {"seed": found["seed"], "key": found["key"]}
-    total = encode(addend(update, task.params, weight, task.rule, layout))
-    total += mask(bytes.fromhex(memory["seed"]), len(total))
+    total = total + mask(bytes.fromhex(memory["seed"]), len(total))
     for name in sent:
         total += pair_mask(pair, bytes.fromhex(publics[name]["pair"]), len(total), first=int(own) < int(name))
-    _remember(context, {**memory, "due": UNMASK, "shares": kept})
-    context.state[PENDING] = write_state(update.client_state)
-    reply = RecordDict({MASKED: ArrayRecord({"sum": Array(total.view(np.int64))})})
-    reply[METRICS] = MetricRecord({"num-examples": 1})
-    return reply
+    return total, {**memory, "due": UNMASK, "shares": kept}
 
 
 def _unmask(question: dict[str, Any], context: Context) -> dict[str, Any]:
@@ -136,8 +155,13 @@ def _unmask(question: dict[str, Any], context: Context) -> dict[str, Any]:
     if len(there) < memory["threshold"]:
         raise DataError(f"a sum of {len(there)} clients, below the threshold of {memory['threshold']}; nothing is told")
     _remember(context, {"session": memory["session"], "due": "nothing"})  # never again, and nothing is left to tell
+    if memory.get("pool"):
+        context.state[POOLED] = ConfigRecord({"told": True})
     if PENDING in context.state:
         context.state[KEPT] = context.state.array_records[PENDING]
         del context.state[PENDING]
     seeds = {name: one["seed"] for name, one in shares.items() if name in there}
     return {"seeds": seeds, "keys": {name: one["key"] for name, one in shares.items() if name not in there}}
+
+
+STAGES = {KEYS: _keys, SHARES: _shares, UNMASK: _unmask}

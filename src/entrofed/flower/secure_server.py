@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from flwr.app import RecordDict
 from flwr.serverapp import Grid
+from numpy.typing import NDArray
 
 from entrofed.core.types import Failure
 from entrofed.errors import DataError
@@ -19,8 +20,8 @@ from entrofed.flower.arrays import read_array
 from entrofed.flower.grid import ask_each
 from entrofed.flower.identity import SIGNATURE, SIGNED, SIGNER
 from entrofed.flower.masks import SCALAR, SEED, Key, digest, mask, pair_mask, recovered
-from entrofed.flower.secure_client import KEYS, LEAST, MASKED, SHARES, UNMASK
-from entrofed.privacy.fixed_point import Whole
+from entrofed.flower.secure_client import COUNTS, KEYS, LEAST, MASKED, SHARES, UNMASK
+from entrofed.privacy.fixed_point import Whole, decode
 
 LONGEST = 1000
 """Letters of a key or a signature: all of them go to everybody."""
@@ -75,10 +76,10 @@ class Session:
         if len(self.shares) < self.threshold:
             self._give_up(f"{len(self.shares)} clients shared their keys, and {self.threshold} are needed")
 
-    def order(self, client: int, weight: float) -> dict[str, Any]:
-        """What a client needs to mask its update."""
+    def order(self, client: int) -> dict[str, Any]:
+        """What a client needs to mask what it sends."""
         sent = {str(other): sealed[str(client)] for other, sealed in self.shares.items() if other != client}
-        return {"session": self.name, "weight": weight, "shares": sent}
+        return {"session": self.name, "shares": sent}
 
     def read(self, client: int, content: RecordDict | Failure) -> Whole | None:
         """The masked update in a reply."""
@@ -94,6 +95,24 @@ class Session:
             self.reasons[client] = f"no masked update: {error}"
             return None
         return values.view(np.uint64)
+
+    def counts(self) -> NDArray[np.float64] | None:
+        """The label counts of all clients together; None, with reasons, if they cannot be unmasked."""
+        self.prepare()
+        clients = sorted(self.shares)
+        masked: dict[int, Whole] = {}
+        for client, answer in self._ask({k: {"what": COUNTS, **self.order(k)} for k in clients}).items():
+            try:
+                if isinstance(answer, Failure):
+                    raise DataError(answer.reason)
+                content = bytes.fromhex(answer["sum"])
+                if len(content) != 8 * self.length:
+                    raise DataError(f"{len(content)} bytes for {self.length} classes")
+                masked[client] = np.frombuffer(content, "<u8").astype(np.uint64)
+            except (DataError, KeyError, ValueError, TypeError) as error:
+                self.reasons[client] = f"no masked counts: {error}"
+        total = self.total(masked) if clients else None
+        return None if total is None else decode(total)
 
     def total(self, masked: Mapping[int, Whole]) -> Whole | None:
         """The sum of the updates of all who sent one; None, with reasons, if it cannot be unmasked."""

@@ -25,7 +25,7 @@ class Told:
     def __init__(self, method: Method, classes: int | None) -> None:
         self._facts = [fact for fact in method.facts_told("once") if fact.name != FIRST_UPDATE]
         self._classes = classes or 0
-        if classes is None and (self._facts or method.facts_told("with_update")):
+        if classes is None and (self._facts or method.facts_told("with_update") or method.pools):
             raise ConfigError("the method works with labels; say how many there are, for example classes=10")
         self.values: dict[str, dict[str, list[float]]] = {fact.name: {} for fact in self._facts}
         self._questions = {fact.name: Question(fact_question(fact)) for fact in self._facts}

@@ -27,6 +27,7 @@ from entrofed.info.entropy import Floats
 Target = Literal["uniform", "pooled"] | tuple[float, ...]
 """The distribution to come close to: uniform; that of all clients together; or one number per class."""
 
+NEXT_TO_NOTHING = 1e-12
 CERTIFIED = 1e-10
 """No result is further from the minimum (nats)."""
 LOWEST = -60.0
@@ -58,6 +59,16 @@ def target_distribution(target: Target, counts: Floats, where: str) -> Floats:
     if len(shares) != classes:
         raise ConfigError(f"{where}: target has {len(shares)} numbers, and there are {classes} classes")
     return np.asarray(shares / shares.sum(), np.float64) if shares.any() else np.full(classes, 1 / classes)
+
+
+def present_shares(counts: Floats) -> tuple[float, ...]:
+    """Counts of all clients together as a target in numbers: a class that nobody holds has next to nothing.
+
+    >>> present_shares(np.array([3.0, 1.0, 0.0]))
+    (0.75, 0.25, 1e-12)
+    """
+    positive = np.maximum(np.asarray(counts, np.float64), 0.0)
+    return tuple(np.maximum(positive / (positive.sum() or 1.0), NEXT_TO_NOTHING).tolist())
 
 
 def label_rows(counts: ArrayLike, prior: Floats) -> Floats:

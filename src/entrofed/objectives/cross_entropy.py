@@ -1,20 +1,20 @@
 """The ordinary classification loss."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from entrofed.core.parts import Given, ModelRuntime, Objective
+from entrofed.core.parts import ALL_CLIENTS, Given, ModelRuntime, Objective
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData
 from entrofed.errors import ConfigError
 
 
-def balanced(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+def balanced(counts: NDArray[Any]) -> NDArray[np.float64]:
     """``n / (m n_c)`` with m classes that occur: every class weighs alike, and the mean sample 1; 0 for others.
 
     >>> balanced(np.array([3, 1, 0])).tolist()
@@ -52,13 +52,14 @@ class CrossEntropy(Objective):
     """Mean cross entropy of the softmax of the logits, in nats, as :func:`torch.nn.functional.cross_entropy` has it.
 
     ``label_smoothing``: the share of a label that is spread evenly over all classes. ``class_weights``: one per class,
-    or ``balanced``, from the labels that the client trains on (:func:`balanced`); a batch's mean is the weighted one.
+    or ``balanced``, from the labels that the client trains on (:func:`balanced`), or ``pooled``, the same from those of
+    all clients together, which come as a secure sum; a batch's mean is the weighted one.
     """
 
     name: ClassVar[str] = "cross_entropy"
 
     label_smoothing: float | None = None
-    class_weights: tuple[float, ...] | Literal["balanced"] | None = None
+    class_weights: tuple[float, ...] | Literal["balanced", "pooled"] | None = None
 
     def __post_init__(self) -> None:
         if self.label_smoothing is not None and not 0 <= self.label_smoothing < 1:
@@ -74,6 +75,23 @@ class CrossEntropy(Objective):
         """Whether it is the loss without options."""
         return not self.label_smoothing and self.class_weights is None
 
+    @property
+    def pools(self) -> bool:
+        """If weights are to come from everybody's labels."""
+        return self.class_weights == "pooled"
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Somebody who makes the sum."""
+        return frozenset({ALL_CLIENTS}) if self.pools else frozenset()
+
+    def pooled(self, counts: NDArray[np.float64]) -> "CrossEntropy":
+        """With the weights in numbers; a class that nobody holds weighs 1."""
+        if not self.pools:
+            return self
+        positive = np.maximum(counts, 0.0)
+        return replace(self, class_weights=tuple(np.where(positive > 0, balanced(positive), 1.0).tolist()))
+
     def check_classes(self, classes: int) -> None:
         """Every class needs its weight."""
         if isinstance(self.class_weights, tuple) and len(self.class_weights) != classes:
@@ -86,6 +104,8 @@ class CrossEntropy(Objective):
         """The weights."""
         if self.class_weights is None:
             return lambda x: {}
+        if self.class_weights == "pooled":
+            raise ConfigError(f"objective {self.name!r}: class_weights = 'pooled', and nobody has pooled the labels")
         values = balanced(data.label_counts) if self.class_weights == "balanced" else self.class_weights
         weights = torch.tensor(values, dtype=torch.float32, device=model.device)
         return lambda x: {"weights": weights}

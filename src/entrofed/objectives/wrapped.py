@@ -1,9 +1,12 @@
 """What objectives that wrap another one have in common."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import ClassVar, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from entrofed.core.parts import Given, ModelRuntime, Objective, Wrapper
@@ -22,6 +25,15 @@ class WrappedObjective(Wrapper, Objective):
     def wrapped(self) -> Objective:
         """The other objective."""
         return self.objective
+
+    @property
+    def pools(self) -> bool:
+        """As the other objective."""
+        return self.objective.pools
+
+    def pooled(self, counts: NDArray[np.float64]) -> Self:
+        """With the other objective, once it knows."""
+        return replace(self, objective=self.objective.pooled(counts)) if self.pools else self  # type: ignore[type-var]
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -161,6 +161,8 @@ def check_private(method: Method, where: Where, *, counts: bool, shares: int, pe
                 f"{section}: {fact.reveals} would leave each client without noise, and noise on updates does not "
                 "mend that; set privacy.epsilon"
             )
+    if method.pools and not counts:
+        raise ConfigError(f"{section}: the sum of all label counts would be known without noise; set privacy.epsilon")
     if where == "server" and peers:
         raise ConfigError(f"{section}: a [topology] has no server that could add noise; set where = 'client'")
     if where == "client" and quantile:

@@ -1,8 +1,10 @@
 """What weighers that wrap another one have in common."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ConfigDict
 
 from entrofed.core.parts import Weigher, Wrapper
@@ -21,3 +23,12 @@ class WrappedWeigher(Wrapper, Weigher):
     def wrapped(self) -> Weigher:
         """The other weigher."""
         return self.weigher
+
+    @property
+    def pools(self) -> bool:
+        """As the other weigher."""
+        return self.weigher.pools
+
+    def pooled(self, counts: NDArray[np.float64]) -> Self:
+        """With the other weigher, once it knows."""
+        return replace(self, weigher=self.weigher.pooled(counts)) if self.pools else self

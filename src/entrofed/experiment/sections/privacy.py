@@ -60,7 +60,7 @@ class PrivacySection(Section):
 
     def check(self, method: Method, *, peers: bool, quorum: int, cohort: int) -> None:
         """Raise a ValueError if there is nothing to protect, a ConfigError if a method cannot be protected so."""
-        released = any(isinstance(fact, LabelFact) for fact in method.facts)
+        released = method.pools or any(isinstance(fact, LabelFact) for fact in method.facts)
         if self.epsilon is None and self.updates is None and not self.secure:
             raise ValueError("[privacy] protects nothing; set epsilon (label counts), secure, or [privacy.updates]")
         if self.epsilon is not None and not released:
