@@ -327,16 +327,47 @@ def test_brackets_in_paths_are_no_markup(go: Go) -> None:
     assert "[/red]/mnist" in go("data", "verify", "--data-dir", "[/red]").out
 
 
-def test_parts(go: Go) -> None:
+def test_parts(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns no name is cut: it is what one must type; and no Sphinx markup is shown."""
+    monkeypatch.setattr(terminal, "console", Console(width=80))
     code, out, _ = go("parts")
     assert code == 0
-    for kind in (*PART_KINDS, "model"):
+    for kind in (*PART_KINDS, "model", "fact"):
         for name in known(kind):
             assert row(out, name)
+    assert row(out, "dirichlet_balanced")
+    assert row(out, "ring")
+    assert "`" not in out
     for name, recipe in METHODS.items():
-        *parts, secure = row(out, name)[1:]
-        assert parts == [getattr(recipe(), kind).name for kind in PART_KINDS]
-        assert secure == ("yes" if runs_secure(recipe()) else "no")
+        assert row(out, name)[1].startswith(f"{recipe().selector.name}, ")
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_one_part_or_one_kind(go: Go) -> None:
+    assert row(go("parts", "partitions").out, "iid")
+    one = go("parts", "fedentopt").out
+    assert "fedentopt (method)" in one
+    assert "fedentopt (selector)" in one
+    assert "buffer" in one
+    code, _, err = go("parts", "fedentop")
+    assert (code, "did you mean 'fedentopt'" in err) == (2, True)
+    found = {(part["kind"], part["name"]): part for part in json.loads(go("parts", "--json").out)["parts"]}
+    assert found["method", "fedavg"]["secure"] is runs_secure(METHODS["fedavg"]())
+    assert found["partition", "dirichlet_balanced"]["needed"] == ["alpha"]
+    assert json.loads(go("parts", "mlp", "--json").out)["parts"][0]["kind"] == "model"
+
+
+def test_keys_are_explained(go: Go) -> None:
+    assert "learning rate" in go("explain", "method.lr").out
+    assert "method.lr" in go("explain", "lr").out
+    (found,) = json.loads(go("explain", "method.lr", "--json").out)["keys"]
+    assert (found["default"], found["type"]) == (0.01, "number > 0")
+    assert len(json.loads(go("explain", "data", "--json").out)["keys"]) > 10
+    assert go("explain", "method.lrr").code == 2
+    schema = json.loads(go("explain", "--schema").out)
+    assert "learning rate" in schema["$defs"]["MethodSection"]["properties"]["lr"]["description"]
+    assert "given" not in schema["properties"]
+    assert "--debug" in go("--help").out
 
 
 # Data

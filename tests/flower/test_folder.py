@@ -10,9 +10,7 @@ from pathlib import Path
 from flwr.app import MetricRecord
 from tests.cli.calls import caller
 from tests.flower.fake import Federation, bits, iris, start
-from tests.flower.test_strategy import federation_of_others
 
-from entrofed.errors import ConfigError
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.flower.folder import metrics_of
 
@@ -84,11 +82,3 @@ def test_without_an_accuracy_there_is_no_summary(tmp_path):
 @pytest.mark.parametrize("found", [None, {}, {"accuracy": 55.0}, {"accuracy": [0.5]}, {"a_acc": 0.1, "b_acc": 0.2}])
 def test_what_is_no_accuracy(found):
     assert metrics_of(found) is None
-
-
-@pytest.mark.parametrize("method", ["scaffold", "fedprox"])
-def test_clients_that_cannot_do_it_end_the_run_at_once(method):
-    federation = federation_of_others()
-    with pytest.raises(ConfigError, match=f"method '{method}' asks more of clients .* none of 5 can do it"):
-        start(federation, method, rounds=9)
-    assert len(federation.grid.sent("train")) == 5

@@ -423,9 +423,19 @@ def test_clients_of_the_older_style(fit):
 
 
 @pytest.mark.parametrize("method", ["fedprox", "moon", "fedrs", "fedlc", "scaffold", "fednova", "reselection", "kl"])
-def test_a_method_that_needs_our_clients_says_so(method):
-    strategy, _ = start(federation_of_others(labelled), method, rounds=1)
-    assert not strategy.records[0]["clients"]
+def test_a_method_that_needs_our_clients_says_so_at_once(method):
+    federation = federation_of_others(labelled)
+    with pytest.raises(ConfigError, match=f"method '{method}' asks more of clients .* none of \\d+ can do it"):
+        start(federation, method, rounds=9)
+    assert len(federation.grid.sent("train")) <= 10
+
+
+def test_where_some_clients_can_do_it_the_others_are_refused():
+    federation, others = Federation.of(iris()), federation_of_others(labelled)
+    for node, other in zip(list(federation.grid.nodes.values())[:2], others.grid.nodes.values(), strict=False):
+        node.app = other.app
+    strategy, _ = start(federation, "scaffold", rounds=1)
+    assert len(strategy.records[0]["clients"]) == 3
     assert {entry["reason"] for entry in strategy.records[0]["refused"]} == {
         "this method needs clients that are built with entrofed.flower.client_app"
     }

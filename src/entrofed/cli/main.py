@@ -15,6 +15,7 @@ from entrofed.cli import console as terminal
 from entrofed.cli.advise import advise
 from entrofed.cli.console import RUNS, DataDir, Out
 from entrofed.cli.data import data_app
+from entrofed.cli.explain import explain
 from entrofed.cli.leaderboard import leaderboard
 from entrofed.cli.machine import AsJson, emit
 from entrofed.cli.papers import papers, reproduce_app
@@ -29,13 +30,14 @@ from entrofed.errors import ConfigError, EntrofedError
 app = App(
     name="entrofed",
     help="Federated learning that chooses and weighs clients by information.",
+    help_epilogue="With --debug, any command shows where an error comes from.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
 flower_app = App(name="flower", help="Our methods on Flower.")
 for group in (data_app, flower_app, peer_app, study_app, privacy_app, reproduce_app):
     app.command(group)
-for command in (run, resume, validate, advise, ls, show, compare, report, export, sweep, papers, leaderboard):
+for command in (run, resume, validate, advise, ls, show, compare, report, export, sweep, explain, papers, leaderboard):
     app.command(command)
 app.register_install_completion_command()
 
@@ -71,12 +73,25 @@ def doctor(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 
 @app.command
-def parts() -> None:
-    """List what methods are made of: every part with its defaults and its reference."""
-    from entrofed.cli.tables.parts import parts_tables
+def parts(
+    name: Annotated[str | None, Parameter(help="A part, such as fedentopt, or a kind, such as partitions.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """List what experiments are made of (methods, parts, models, partitions, topologies, data), or explain one."""
+    from entrofed.cli.tables.parts import chosen, details, kind_of, kind_table, overview
 
-    for table in parts_tables():
-        terminal.console.print(table)
+    if as_json:
+        emit("parts", parts=chosen(name))
+    elif name is None:
+        for table in overview():
+            terminal.console.print(table)
+        terminal.console.print("Next: [bold]entrofed parts NAME[/bold] for options and references")
+    elif (kind := kind_of(name)) is not None:
+        terminal.console.print(kind_table(kind))
+    else:
+        for part in chosen(name):
+            terminal.console.print(details(part))
 
 
 @flower_app.command(name="new")
