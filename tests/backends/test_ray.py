@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -192,3 +193,17 @@ def test_a_users_own_code_gets_to_actors(head, tmp_path):
         backend.close()
     run(chosen, RunFolder(tmp_path / "here"), backend=InlineBackend())
     check_same(RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there"), chosen)
+
+
+def test_an_array_goes_to_the_object_store_once():
+    """As long as one call of ``run`` after the other needs it: a model is evaluated, and then trained from."""
+    stored = []
+    backend = object.__new__(RayBackend)
+    backend._ray, backend._stored = SimpleNamespace(put=lambda leaf: stored.append(leaf) or len(stored)), {}
+    model, other = np.ones(2), np.ones(2)
+    put = backend._put()
+    assert [put(model), put(other), put(model)] == [1, 2, 1]
+    put = backend._put()
+    assert put(model) == 1
+    put = backend._put()
+    assert [put(model), put(other)] == [1, 3]  # nobody kept the other

@@ -112,8 +112,8 @@ def _gradient(task: GradientTask, runtime: ClientRuntime) -> NDArray[np.float64]
 @work.register
 def _pool(task: PoolTask, runtime: ClientRuntime | None) -> Pooled:
     pooled = pool(task.job, task.state, task.updates)
-    digest = blake2b(np.ascontiguousarray(pooled.params.values))
-    digest.update(np.ascontiguousarray(pooled.params.counters))
+    digest = blake2b(np.ascontiguousarray(pooled.params.values).data)
+    digest.update(np.ascontiguousarray(pooled.params.counters).data)
     return replace(pooled, digest=digest.hexdigest())
 
 

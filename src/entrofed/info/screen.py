@@ -91,7 +91,7 @@ class ScreenedCandidates:
     def _bounds(self, pooled: Floats, places: slice | NDArray[np.intp], alone: NDArray[np.intp]) -> NDArray[np.float32]:
         """What no score is above, but for rounding, with these classes by themselves; with all of them, the scores."""
         shares = self._weights / self._weights.sum()
-        one = 1 / (self._sizes[places] + np.float32(pooled.sum()))
+        one: NDArray[np.float32] = np.reciprocal(self._sizes[places] + np.float32(pooled.sum()))
         inner, rest = np.zeros_like(one), np.ones_like(one)
         for c in alone:
             r = self._columns[c, places] + np.float32(max(pooled[c], NOTHING))
@@ -116,7 +116,7 @@ class ScreenedCandidates:
 
 def _product(share: NDArray[np.float32], due: float) -> NDArray[np.float32]:
     """``due r log2 r`` with ``r = share / due``, that is ``share log2 r``."""
-    logs = np.log2(share * np.float32(1 / due))
+    logs: NDArray[np.float32] = np.log2(share * np.float32(1 / due))
     logs *= share
     return logs
 
