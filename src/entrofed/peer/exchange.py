@@ -4,7 +4,7 @@ Questions are short, so that one that is lost, or whose answer is, is soon asked
 neighbours ask them: once most of them have gone on to a later round, what is left of the deadline is cut to half of it.
 
 A neighbour that missed its deadline is waited for again only if it can be reached; one that can, and misses three in a
-row without getting closer, ever more rarely: after 8, 16, 32 rounds. So one that is gone costs a deadline once, and one
+row without catching up, ever more rarely: after 8, 16, 32 rounds. So one that is gone costs a deadline once, and one
 that never answers a few.
 """
 
@@ -37,6 +37,9 @@ PROBE = 3.0
 """Seconds for a first look at who is there."""
 TRIES = 3
 """Deadlines in a row that a neighbour may miss if it can be reached, before it is waited for more rarely."""
+CLOSER = 0.75
+"""A neighbour that is behind is waited for as long as its distance shrinks to this share from deadline to deadline: it
+takes long to waste many that way."""
 RAREST = 5
 """A neighbour that does not answer is waited for every 2^5-th round, at least."""
 
@@ -106,7 +109,7 @@ class Exchange:
                 presence.last = max(presence.last, heard[other].round if heard[other].update is not None else -1)
             elif self._waited_for(other, number):
                 behind = number - self._service.asked.get(other, -1)
-                closer, presence.behind = behind < presence.behind, behind
+                closer, presence.behind = behind <= CLOSER * presence.behind, behind
                 presence.misses += 1
                 patient = (closer or presence.misses < TRIES) and self._reachable(other)
                 presence.again = number + (1 if patient else 2 ** min(presence.misses, RAREST))
