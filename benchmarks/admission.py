@@ -118,7 +118,9 @@ def held_out() -> Iterator[dict[str, Any]]:
     yield one("cifar-10", SKEWED, "lenet5", {"name": "scaffold", "lr": 0.05})
     yield one("cifar-10", SKEWED, "lenet5", {"optimizer": "adam", "lr": 1e-3})
     yield one("fashion-mnist", {"partition": "dirichlet_plain", "alpha": 0.1}, "lenet5", {"lr": 0.1})
-    yield one("adult", {"partition": "quantity", "alpha": 0.3}, {"name": "mlp", "hidden": [32]}, {"lr": 0.5})
+    yield one(
+        "adult", {"partition": "quantity", "alpha": 0.5, "min_size": 1}, {"name": "mlp", "hidden": [32]}, {"lr": 0.5}
+    )
 
 
 def bits(folder: RunFolder) -> tuple[Any, ...]:

@@ -28,7 +28,7 @@ GOALS = {
     "datasets": ("mutations", 10_000),
     "kills": ("kills", 1_000),
     "workers": ("worker kills", 100),
-    "actors": ("actor kills", 10),
+    "actors": ("clusters", 3),
     "disks": ("full disks", 100),
     "faults": ("fault rounds", 500),
 }
