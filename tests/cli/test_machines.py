@@ -52,10 +52,10 @@ def test_a_signal_saves_what_was_played(go: Go, monkeypatch: pytest.MonkeyPatch,
     assert go("run", "iris.toml", "--set", "name=whole").code == 0
     play = runner.run_round
 
-    def signalled(job: Any, state: Any, *rest: Any) -> Any:
+    def signalled(job: Any, state: Any, *rest: Any, **named: Any) -> Any:
         if state.round == 4:
             os.kill(os.getpid(), number)
-        return play(job, state, *rest)
+        return play(job, state, *rest, **named)
 
     with monkeypatch.context() as during:
         during.setattr(runner, "run_round", signalled)
