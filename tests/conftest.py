@@ -22,7 +22,7 @@ from entrofed.experiment.build import federate
 from entrofed.experiment.config import parse
 from entrofed.models.networks import build
 
-settings.register_profile("patient", deadline=None)  # a busy machine is no failure
+settings.register_profile("patient", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("patient")
 torch.set_num_threads(1)  # or the threads of two tests at a time wait for each other; processes started here have all
 

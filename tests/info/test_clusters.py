@@ -72,7 +72,7 @@ def test_angles_and_clusters():
 
 def test_many_clients():
     sizes = np.random.default_rng(0).integers(1, 500, 100_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     urns = urns_by_size(sizes, 10)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     assert (urns.sum(axis=0) == 10 * sizes).all()

@@ -1,5 +1,5 @@
 from math import log, pi
-from time import perf_counter
+from time import process_time
 
 import numpy as np
 import pytest
@@ -259,9 +259,9 @@ def test_an_unused_component_stays_where_it_is():
 
 @pytest.mark.parametrize("scale", [1e9, 1e15, 1e250, 1e-9, 1e-250])
 def test_cost_does_not_grow_with_the_samples(scale):
-    began = perf_counter()
+    began = process_time()
     found = fit(np.array(EXAMPLE) * scale, penalty="free_params")
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5
     assert found.size == pytest.approx(10 * scale)
     if scale > 1:
         assert found.means == pytest.approx([1 / 3, 5.25], rel=1e-6)

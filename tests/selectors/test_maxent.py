@@ -149,9 +149,9 @@ def test_cohorts_of_a_skewed_federation_are_diverse():
 
 @pytest.mark.slow
 def test_ten_of_a_hundred_thousand_in_a_second():
-    """Measured at 0.4 s on one core; five times that is allowed, for a machine that is busy."""
+    """Measured at 0.4 s on one core; five times that is allowed. The processor's time: others may be busy, too."""
     counts = np.round(500 * np.random.default_rng(0).dirichlet(np.full(10, 0.1), 100_000))
-    began = time.perf_counter()
+    began = time.process_time()
     found = select(MaxEntGreedy(), counts, 10)
     assert len(set(found.clients)) == 10
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
