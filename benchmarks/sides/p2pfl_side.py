@@ -8,24 +8,20 @@ threads.
 
 import argparse
 import time
+from typing import Any
 
 from datasets import Dataset, DatasetDict
-from p2pfl.communication.protocols.protobuff.grpc import GrpcCommunicationProtocol
-from p2pfl.examples.mnist.model.mlp_pytorch import model_build_fn
-from p2pfl.learning.dataset.p2pfl_dataset import P2PFLDataset
-from p2pfl.learning.dataset.partition_strategies import RandomIIDPartitionStrategy
-from p2pfl.node import Node
 from p2pfl.settings import Settings
-from p2pfl.utils.topologies import TopologyFactory, TopologyType
-from p2pfl.utils.utils import set_standalone_settings, wait_convergence, wait_to_finish
 from sklearn.datasets import load_digits
 
 TRAIN, TEST, LIMIT = 1437, 360, 1800
 """Samples, and seconds to wait."""
 
 
-def dataset() -> P2PFLDataset:
+def dataset() -> Any:
     """The digits."""
+    from p2pfl.learning.dataset.p2pfl_dataset import P2PFLDataset
+
     images, labels = load_digits(return_X_y=True)
     rows = [{"image": (x / 16).reshape(8, 8).tolist(), "label": int(y)} for x, y in zip(images, labels, strict=True)]
     parts = {"train": Dataset.from_list(rows[:TRAIN]), "test": Dataset.from_list(rows[TRAIN : TRAIN + TEST])}
@@ -34,8 +30,15 @@ def dataset() -> P2PFLDataset:
 
 def measure(many: int, rounds: int, topology: str) -> None:
     """Play them, and print how long it took."""
+    Settings.general.DISABLE_RAY = True  # before the rest is imported, which would start it
+    from p2pfl.communication.protocols.protobuff.grpc import GrpcCommunicationProtocol
+    from p2pfl.examples.mnist.model.mlp_pytorch import model_build_fn
+    from p2pfl.learning.dataset.partition_strategies import RandomIIDPartitionStrategy
+    from p2pfl.node import Node
+    from p2pfl.utils.topologies import TopologyFactory, TopologyType
+    from p2pfl.utils.utils import set_standalone_settings, wait_convergence, wait_to_finish
+
     set_standalone_settings()
-    Settings.general.DISABLE_RAY = True
     nodes = []
     for part in dataset().generate_partitions(many, RandomIIDPartitionStrategy):
         model = model_build_fn(input_size=64, hidden_sizes=[64])
