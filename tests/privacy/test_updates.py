@@ -128,6 +128,7 @@ def experiment(**table: Any) -> Any:
         ({"method": {**METHOD, "server": "median"}}, "no function of the sum"),
         ({"method": {**METHOD, "weigher": "weight_kl"}}, "depend on updates before they are cut"),
         ({"method": {**METHOD, "name": "scaffold"}}, "nothing noises that"),
+        ({"method": {**METHOD, "name": "feddyn"}}, "nothing noises that"),
         ({"method": {**METHOD, "selector": "power_of_choice"}}, "without noise"),
         ({"method": {**METHOD, "name": "fedentopt"}}, "set privacy.epsilon"),
         ({"topology": {"kind": "ring"}, "method": {"name": "fedavg"}}, "no server that could add noise"),
