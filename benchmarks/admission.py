@@ -3,8 +3,8 @@
 ``python benchmarks/admission.py [--held-out] [--data-dir DIR] [--rounds N] [FILE.toml ...]``: without files, small
 experiments over partitions, methods, cohorts, stragglers and learning rates. Prints a line for each, and how far the
 furthest honest update went, as a multiple of the median of the round and of those before it (the limit is 100 at
-least). The limit was set with these at hand. ``--held-out``: data and networks that nobody had looked at by then, which
-judge it: images and convolutions, batch norm, a wide table; a few rounds each.
+least). ``--held-out``: other data and networks, chosen after the limit was set, which judge it: convolutions,
+batch norm, a wide table; a few rounds each.
 """
 
 import argparse
@@ -103,7 +103,7 @@ def settings() -> Iterator[dict[str, Any]]:
 
 
 def held_out() -> Iterator[dict[str, Any]]:
-    """Settings that the limit was not set by."""
+    """Settings that came after the limit."""
 
     def one(name: str, data: dict[str, Any], model: Any, method: dict[str, Any], **more: Any) -> dict[str, Any]:
         chosen = {"cohort": 5, "epochs": 2, "batch_size": 32, **method}
