@@ -28,6 +28,7 @@ docs: $(VENV)/ready-dev  ## the documentation site, in site/; nothing in it need
 bench: $(VENV)/ready-dev  ## our engine and our selection against what everyone writes
 	$(BIN)/python benchmarks/compare.py --write docs/benchmarks.md
 	$(BIN)/python benchmarks/local_training.py --compile
+	$(BIN)/python benchmarks/stacked.py
 	$(BIN)/python benchmarks/greedy_selection.py
 	$(BIN)/python benchmarks/gradient_table.py
 	$(BIN)/python benchmarks/server_side.py

@@ -1,4 +1,4 @@
-"""EntroFed. ``python benchmarks/sides/ours.py CASE [BACKEND] [METHOD]``."""
+"""EntroFed. ``python benchmarks/sides/ours.py CASE [BACKEND] [METHOD] [STACK]``."""
 
 import sys
 import tempfile
@@ -17,6 +17,7 @@ from entrofed.experiment.runner import run
 
 BACKEND = sys.argv[2] if len(sys.argv) > 2 else "auto"
 METHOD = sys.argv[3] if len(sys.argv) > 3 else ""
+STACK = {"true": True, "false": False}.get(sys.argv[4], "auto") if len(sys.argv) > 4 else "auto"
 
 
 def network(case: Case) -> Any:
@@ -39,7 +40,7 @@ def play(case: Case, ended: Callable[[], None]) -> None:
         "evaluate_every": case.rounds,
         "data": {"name": "digits", "clients": case.clients},
         "method": {"name": method, "epochs": case.epochs, "batch_size": case.batch, "lr": LR},
-        "engine": {"backend": BACKEND, "workers": 2},
+        "engine": {"backend": BACKEND, "workers": 2, "stack": STACK},
     }
     if case.peers:
         table["topology"] = {"kind": "regular", "degree": case.peers}

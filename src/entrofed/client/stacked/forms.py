@@ -59,7 +59,8 @@ def of_logits(objective: Objective) -> bool:
     """
     if _owner(objective, "loss") is not _owner(objective, "stacked_loss"):
         return False
-    if isinstance(wrapped := getattr(objective, "wrapped", None), Objective):
+    wrapped: Objective | None = getattr(objective, "wrapped", None)
+    if wrapped is not None:
         return of_logits(wrapped)
     return _owner(objective, "loss") is not Objective
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -15,10 +16,13 @@ from entrofed.client.stacked.mapped import Mapped
 from entrofed.client.stacked.stack import Members, Models, Rows
 from entrofed.client.stacked.steps import moments_of, steer, step, uphill
 from entrofed.core.params import Params
-from entrofed.core.parts import Given
+from entrofed.core.parts import Given, Objective
 from entrofed.core.seeds import torch_seed
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData, PartState
+
+_chains: WeakKeyDictionary[LocalModel, dict[Objective, Chain]] = WeakKeyDictionary()
+"""What was found out about networks: a chain is the same for all clients."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +79,17 @@ class Run:
         self._rows: tuple[int, Rows, Given] = (0, self._all, {})
 
     def _engine_of(self, client: Client, model: LocalModel) -> Chain | Mapped:
+        known = _chains.setdefault(model, {})
+        if self._objective in known:
+            return known[self._objective]
         model.load(client.task.params)
         model.module.train()
         x, y = next(drawn(client.task, client.data, model, self._fewest))
         given = self._objective.begin(client.task, client.data, model)(x)
         used = model.gradients(self._objective, x, y, given).used
         if form_of(model.module, self._objective, x.shape[1:])[0] == "chain":
-            return Chain(model, self._objective, used, x.shape[1:])
+            known[self._objective] = Chain(model, self._objective, used, x.shape[1:])
+            return known[self._objective]
         return Mapped(model, self._objective, used, x, y, given)
 
     def _givens(self, client: Client, model: LocalModel) -> list[Given]:

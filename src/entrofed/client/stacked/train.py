@@ -24,9 +24,11 @@ def train_together(tasks: Sequence[TrainTask], data: Sequence[ClientData], model
     clients = [_client(task, own, fewest) for task, own in zip(tasks, data, strict=True)]
     found: dict[int, Update] = {}
     alike: dict[frozenset[str], list[int]] = {}
+    simple = of_logits(tasks[0].objective)
     for k in sorted(range(len(clients)), key=lambda k: -len(clients[k].plan.sizes)):  # whoever is done is behind others
         if clients[k].plan.sizes:
-            alike.setdefault(_depends_on(clients[k], model), []).append(k)
+            depends = frozenset[str]() if simple else _depends_on(clients[k], model)
+            alike.setdefault(depends, []).append(k)
         else:
             model.load(tasks[k].params)
             found[k] = update_of(tasks[k], clients[k].data, model, model.dump(), 0, Losses(), None, 0.0, {})
@@ -55,11 +57,8 @@ def _client(task: TrainTask, data: ClientData, fewest: int) -> Client:
 
 def _depends_on(client: Client, model: LocalModel) -> frozenset[str]:
     """What a client's loss depends on besides model and batch: with other things, other parameters may matter."""
-    objective = client.task.objective
-    if of_logits(objective):
-        return frozenset()
     x = model.inputs.for_model(model.inputs.standardize(client.data.x[:1]))
-    return frozenset(objective.begin(client.task, client.data, model)(x))
+    return frozenset(client.task.objective.begin(client.task, client.data, model)(x))
 
 
 def _mean_losses(run: Run, clients: Sequence[Client]) -> list[Losses]:
