@@ -16,7 +16,7 @@ from math import prod
 import numpy as np
 import torch
 
-from entrofed.backends.base import Workload
+from entrofed.backends.base import Backend, Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.stacked import StackedBackend
 from entrofed.core.params import Layout
@@ -74,7 +74,7 @@ def measure(case: Case, repeats: int) -> tuple[int, float]:
     objective, params = CrossEntropy(), layout.read(model)
     training = Training(1, case.batch, "sgd", 0.01, 0.9, 0.0, False, ())
     tasks = [TrainTask(k, 0, 0, params, objective, training, int(size)) for k, size in enumerate(sizes)]
-    sides = InlineBackend(), StackedBackend(InlineBackend())
+    sides: list[Backend] = [InlineBackend(), StackedBackend(InlineBackend())]
     best = [float("inf")] * len(sides)
     for side in sides:
         side.open(Workload(federation, lambda: network(case.widths), layout))
