@@ -10,6 +10,7 @@ quantity, all else equal; none should be above 1.1.
 """
 
 import argparse
+import importlib.metadata
 import importlib.util
 import json
 import os
@@ -155,6 +156,15 @@ def table_of(found: dict[str, dict[str, Found | str]], skipped: dict[str, str]) 
     return "\n".join(lines).rstrip() + "\n"
 
 
+def placed(page: str, text: str) -> str:
+    """A page with the text in the place that is marked for it."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"the page has no place for the table: it is between {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n{text}{END}{after}"
+
+
 def machine() -> str:
     """Where it was measured, and with which versions."""
     processor = platform.processor() or platform.machine()
@@ -189,10 +199,7 @@ def main() -> None:
     text = f"{machine()} Best of {options.repeats}, sides alternating; ratios to ours.\n\n{text}"
     print(text)
     if options.write is not None:
-        page = options.write.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        after = rest.partition(END)[2] if rest else ""
-        options.write.write_text(f"{before.rstrip()}\n\n{BEGIN}\n{text}{END}{after or chr(10)}", encoding="utf-8")
+        options.write.write_text(placed(options.write.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

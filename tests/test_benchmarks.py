@@ -1,0 +1,34 @@
+"""The benchmarks still do what they say, on next to nothing; times are not looked at."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def beside(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+@pytest.mark.parametrize(("quantity", "sizes"), [("choice", (60, 3)), ("finish", (5, 40)), ("pooling", (10, 4))])
+def test_what_grows_can_be_played(quantity, sizes):
+    assert getattr(importlib.import_module("growth"), quantity)(*sizes)() is not None
+
+
+def test_the_table_of_ratios_goes_to_its_place():
+    compare = importlib.import_module("compare")
+    ours, theirs = compare.Found(0.01, 2.0, 4e8), compare.Found(0.03, 3.0, 2e8)
+    table = compare.table_of({"toy": {"ours": ours, "other": theirs, "third": "none: no"}}, {"pfl": "not installed"})
+    assert "| ours | 10.0 ms / 2.0 s / 400 MB |" in table
+    assert "| other | 3.00 / 1.50 / 0.50 |" in table
+    assert "| third | – |" in table
+    assert "pfl: not installed; skipped." in table
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    once = compare.placed(page, table)
+    assert table in once
+    assert compare.placed(once, table) == once
+    with pytest.raises(SystemExit, match="no place"):
+        compare.placed("# Another page", table)
