@@ -15,7 +15,7 @@ from entrofed.flower.strategy import EntroStrategy
 def test_its_files_name_the_app(tmp_path):
     files = new_app(tmp_path / "my-app", method="fedep")
     package = {"__init__.py", "server_app.py", "client_app.py", "task.py"}
-    expected = {"pyproject.toml", "README.md"} | {f"my_app/{name}" for name in package}
+    expected = {"pyproject.toml", "README.md", "LICENSE"} | {f"my_app/{name}" for name in package}
     assert {path.relative_to(tmp_path / "my-app").as_posix() for path in files} == expected
     assert sorted(files) == sorted(path for path in (tmp_path / "my-app").rglob("*") if path.is_file())
     texts = {path.name: path.read_text() for path in files}
@@ -61,3 +61,12 @@ def test_the_template_plays_as_its_configuration_says():
     config = tomllib.loads((TEMPLATE / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
     strategy = EntroStrategy(config["method"], cohort=config["cohort"], epochs=config["epochs"], classes=10)
     assert strategy.section.cohort_size(10) == 5
+
+
+def test_it_is_what_flowers_app_format_asks_for(tmp_path):
+    """Version 1 of the format: the license's file, a least version of Flower, and the one it is made for."""
+    from flwr.supercore.fab_format_version import normalize_and_validate_fab_format
+
+    new_app(tmp_path / "my-app")
+    found = normalize_and_validate_fab_format(tomllib.loads((tmp_path / "my-app" / "pyproject.toml").read_text()))
+    assert found.fab_format_version == 1
