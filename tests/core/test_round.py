@@ -190,8 +190,9 @@ GIVEN = {
     ("selector", "scripted"): {"name": "scripted", "cohorts": [[0, 3], [5, 4]]},
     ("selector", "estimated_counts"): {"name": "estimated_counts", "selector": "kl"},
     ("weigher", "estimated_counts"): {"name": "estimated_counts", "weigher": "maxent"},
+    ("server", "ccvr"): {"name": "ccvr", "samples": 10, "steps": 5},
 }
-"""Parts that go around others which work with counts, and one that takes a list."""
+"""Parts that go around others which work with counts, one that takes a list, and one that can take long."""
 
 
 @pytest.mark.parametrize(("selector", "weigher", "objective", "server"), rows_that_cover_all_pairs(CHOICES))

@@ -68,7 +68,7 @@ def test_label_counts_are_composed_not_forgotten() -> None:
     assert replace(counts, neighbours="replace").epsilon(0) == pytest.approx(0.5, abs=2e-3)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.floats(0.5, 8), st.integers(1, 60), st.sampled_from([None, "poisson", "fixed"]), st.booleans())
 def test_more_noise_less_epsilon_and_more_rounds_more(z: float, steps: int, sampling: str, counts: bool) -> None:
     one = Accounting(z, DELTA, sampling, 1000, 50, 0.5 if counts else None, library="rdp")  # type: ignore[arg-type]
