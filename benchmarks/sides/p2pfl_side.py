@@ -47,7 +47,7 @@ def measure(many: int, rounds: int, topology: str) -> None:
     TopologyFactory.connect_nodes(TopologyFactory.generate_matrix(TopologyType(topology), many), nodes)
     wait_convergence(nodes, many - 1, only_direct=False, wait=120)
     began = time.perf_counter()
-    nodes[0].set_start_learning(rounds=rounds, epochs=1)
+    nodes[0].set_start_learning(rounds=rounds, epochs=1, trainset_size=many)  # all of them train, as ours do
     wait_to_finish(nodes, timeout=LIMIT)
     print(f"{many} nodes, {topology}: {(time.perf_counter() - began) / rounds:.2f} s per round")
     for node in nodes:
