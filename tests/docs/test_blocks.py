@@ -1,4 +1,4 @@
-"""Every block of code of README and docs runs; what is cheap as it stands, what trains with fewer rounds.
+"""Code of README and docs runs: what is cheap as it stands, what trains with fewer rounds, slow commands only parsed.
 
 Blocks of a page run from top to bottom in one empty folder with ``examples/``, and see what those before them made.
 Python that is followed by a block of text prints that text. Commands of ours are called; those that take minutes, or
