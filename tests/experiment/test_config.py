@@ -296,7 +296,7 @@ def test_auto_is_resolved_when_the_file_is_read(monkeypatch: pytest.MonkeyPatch)
 def test_of_the_device_its_kind_decides() -> None:
     one, two, other = (parse({"engine": {"device": name}}).decisive() for name in ("cuda:0", "cuda:1", "cpu"))
     assert one == two != other
-    assert one["engine"] == {"device": "cuda", "precision": "float32", "compile": False}
+    assert one["engine"] == {"device": "cuda", "precision": "float32", "compile": False, "stack": False}
 
 
 def test_a_device_that_is_not_here_is_refused_before_anything_is_loaded() -> None:

@@ -29,8 +29,8 @@ from entrofed.errors import ConfigError, EntrofedError
 
 app = App(
     name="entrofed",
-    help="Federated learning that chooses and weighs clients by information.",
-    help_epilogue="With --debug, any command shows where an error comes from.",
+    help="Federated learning that chooses and weighs clients by information.\n\n"
+    "With --debug, any command shows where an error comes from.",
     version=__version__,
     suppress_keyboard_interrupt=False,  # main() says what to do next
 )
