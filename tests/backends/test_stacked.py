@@ -7,7 +7,6 @@ import pytest
 
 from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
-from entrofed.backends.processes import ProcessBackend
 from entrofed.backends.stacked import StackedBackend, chunks, together
 from entrofed.core.tasks import EvaluateTask, Stacked, StackTask, TrainTask
 from entrofed.core.types import Failure, Update
@@ -25,17 +24,14 @@ def tasks(bench, training):
     ]
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_processes_equal_inline(digits, bench, tasks, same, workers, monkeypatch):
-    monkeypatch.setattr("entrofed.backends.stacked.MOST", 3)
+def test_processes_equal_inline(digits, bench, tasks, same, two_workers, monkeypatch):
+    monkeypatch.setattr("entrofed.backends.stacked.VALUES", 0)  # two stacks of four
     found = []
-    processes = ProcessBackend(workers)
-    for backend in (InlineBackend(), processes):
+    for backend in (InlineBackend(), two_workers):
         stacked = StackedBackend(backend)
         stacked.open(Workload(digits, bench.build, bench.layout))
         found.append(stacked.run([*tasks, EvaluateTask(bench.params, "test", np.arange(50))]))
         assert not stacked.apart
-    processes.close()
     *here, sums = found[0]
     *there, other = found[1]
     assert sums.loss == other.loss
