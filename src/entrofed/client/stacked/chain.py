@@ -1,7 +1,7 @@
 """Loss and gradients of a chain of layers, for several clients at once.
 
 Activations are ``[clients, features, batch]``: linear layers are then products ``W x`` of matrices as they are stored,
-and a softmax over few classes runs along the batch, which is six times as fast as along the classes.
+and a softmax over few classes runs along the batch, where there is more to vectorize.
 """
 
 from collections.abc import Mapping, Sequence
