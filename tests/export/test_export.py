@@ -145,7 +145,8 @@ def test_what_is_not_finite_or_not_there_is_null(played, tmp_path):
 
 def test_before_the_first_round(played, tmp_path):
     shutil.copytree(played / "central", tmp_path / "central")
-    (tmp_path / "central" / "seed-0" / "metrics.jsonl").unlink()
+    for name in ("metrics.jsonl", "summary.json", "manifest.json"):
+        (tmp_path / "central" / "seed-0" / name).unlink()
     for path in export(find_runs([tmp_path / "central"]), tmp_path / "out", "csv"):
         assert path.read_text().startswith("experiment,seed,round,")
         assert path.read_text().count("\n") == 1
