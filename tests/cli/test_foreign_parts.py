@@ -111,3 +111,21 @@ def test_names_are_no_markup(folder: RunFolder, go: Callable[..., str]) -> None:
     stored["parts"]["server"] = {"name": "[red]", "kinds": ["a", "[/b]"]}
     write_listed(folder.path / "method.json", json.dumps(stored))
     assert "[red] (kinds = ['a', '[/b]'])" in go("show", "runs")
+
+
+def test_settings_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regular expression that looks like a closing tag of the terminal's markup is shown as it is."""
+    table: dict[str, Any] = {
+        "name": "iris",
+        "rounds": 1,
+        "model": "iris_mlp",
+        "data": {"name": "iris", "clients": 3},
+        "method": {"cohort": 2, "weigher": {"name": "weight_kl", "exclude": "[/bold]+x"}},
+        "engine": {"backend": "inline"},
+    }
+    run(parse(table), RunFolder(tmp_path / "iris" / "seed-0"), backend=InlineBackend())
+    for command in ("show", "ls", "compare"):
+        with pytest.raises(SystemExit) as caught:
+            main([command, str(tmp_path / "iris")])
+        assert caught.value.code == 0
+        assert command != "show" or "[/bold]+x" in capsys.readouterr().out

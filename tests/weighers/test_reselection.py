@@ -52,6 +52,16 @@ def test_balanced_cohorts_stay():
     assert SoftLabelReselection().weigh(updates, CONTEXT).weights.tolist() == [0.5, 0.5]
 
 
+@pytest.mark.parametrize("total", [0.9991, 1.0005, 1.0009])
+def test_what_just_passes_as_a_distribution_weighs_like_one(total):
+    """A fact is admitted if it sums to 1 within 1e-3; no part may then stumble over it, or gain by it."""
+    assert MeanPrediction().problem(np.array([total, 0.0]), 2) is None
+    updates = [update(0, [total, 0]), update(1, [0, 1]), update(2, [0.5, 0.5])]
+    exact = [update(0, [1, 0]), update(1, [0, 1]), update(2, [0.5, 0.5])]
+    found, expected = (SoftLabelReselection().weigh(each, CONTEXT) for each in (updates, exact))
+    assert found.weights.tolist() == expected.weights.tolist()
+
+
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 7), st.integers(0, 10**6))
 def test_equals_the_plain_search(n, seed):
