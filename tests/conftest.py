@@ -1,6 +1,7 @@
 """What several test files share."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from entrofed.experiment.build import federate
 from entrofed.experiment.config import parse
 from entrofed.models.networks import build
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it
 settings.register_profile("patient", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("patient")
 torch.set_num_threads(1)  # or the threads of two tests at a time wait for each other; processes started here have all

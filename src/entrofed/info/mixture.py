@@ -66,7 +66,7 @@ class Mixture:
         size, (weights, means, variances) = float(numbers[0]), numbers[1:].reshape(-1, 3).T.copy()
         if size < 0:
             raise DataError(f"the size of a mixture is {size}, but must not be negative")
-        if (weights < 0).any() or abs(weights.sum() - 1) > 1e-6:
+        if (weights < 0).any() or (weights > 2).any() or abs(weights.sum() - 1) > 1e-6:  # a sum that is a number
             raise DataError(f"the weights of a mixture are {weights.tolist()}, but must be >= 0 and sum to 1")
         if (variances <= 0).any():
             raise DataError(f"the variances of a mixture are {variances.tolist()}, but must be positive")
