@@ -27,7 +27,7 @@ def running(paths):
 
 
 def test_killed_and_started_again_nothing_is_lost(tmp_path):
-    chosen = experiment(9, 3, {"name": "fedep", "momentum": 0.9, "persist_optimizer": True})
+    chosen = experiment(40, 3, {"name": "fedep", "momentum": 0.9, "persist_optimizer": True})
     paths = trial(tmp_path / "trial", chosen)
     with running(paths) as processes:
         for number, pause in ((0, 0.0), (1, 0.05), (2, 0.15)):
