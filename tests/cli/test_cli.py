@@ -587,9 +587,12 @@ def test_quickstart_again(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
     """What earlier ones left does not count."""
     few = quickstart.SHOWN[:2]
     monkeypatch.setattr(quickstart, "SHOWN", few)
-    for seeds in ("2", "1"):
+    monkeypatch.setattr("sys.argv", [".venv/bin/entrofed"])
+    for seeds, path in (("2", None), ("1", "/usr/bin/entrofed")):
+        monkeypatch.setattr("shutil.which", lambda _, path=path: path)
         code, out, _ = go("quickstart", "--seeds", seeds)
         assert code == 0
+        assert f"Next: {'entrofed' if path else '.venv/bin/entrofed'} show" in out  # what can be typed here
         for method in few:
             assert row(out, method)[1:3] == [seeds, "2"]
         Path(f"runs/quickstart/{few[0]}/seed-0/summary.json").unlink()

@@ -1,5 +1,8 @@
 """``entrofed quickstart``: methods side by side on 30 skewed clients of scikit-learn's digits."""
 
+import os
+import shutil
+import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -72,4 +75,5 @@ def play(out: Path, seeds: int, console: Console, *, every_method: bool = False)
     report = out / "report.html"
     write_report([folder for _, folder in runs], report, title="Quickstart: methods on skewed digits")
     console.print(f"Results: {out}; to look at: {report}", highlight=False)
-    console.print(f"Next: [bold]entrofed show {out / methods[0]}[/bold], or [bold]entrofed parts[/bold]")
+    command = "entrofed" if shutil.which("entrofed") else os.path.relpath(sys.argv[0])
+    console.print(f"Next: [bold]{command} show {out / methods[0]}[/bold], or [bold]{command} parts[/bold]")
