@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 PYTEST := $(BIN)/pytest -n 3 --dist loadgroup  # for two cores: some tests wait for the processes that they started
 
+unexport PYTHONDONTWRITEBYTECODE  # where it is set, every process compiles torch anew: 2 s each
+
 .PHONY: quickstart test test-fast lint docs bench soak clean
 
 quickstart: $(VENV)/ready  ## compare the methods on data that comes with the package
