@@ -700,7 +700,7 @@ def test_a_setting_can_be_taken_away(go: Go) -> None:
     assert (code, "batch_size = 32" in out) == (0, True)
     assert go("validate", "iris.toml", "--unset", "data.alpha").code == 2
     code, _, err = go("run", "iris.toml", "--unset", "data.sigma")
-    assert (code, "--unset data.sigma: it is not set" in err) == (2, True)
+    assert (code, "unset data.sigma: it is not set" in err) == (2, True)
     assert (
         go("sweep", "iris.toml", "--unset", "method.batch_size", "--grid", "data.partition=iid,dirichlet_plain").code
         == 0

@@ -239,7 +239,7 @@ def test_without_any_intact_checkpoint_it_starts_over_if_told(tmp_path, unbroken
     for path in folder.checkpoints.glob("*.safetensors"):
         path.write_bytes(b"")
     records = (tmp_path / "metrics.jsonl").read_bytes()
-    with pytest.raises(CheckpointError, match=r"no checkpoint can be used: .* or begin anew with --from-scratch"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint can be used: .* or begin anew with from_scratch = True"):
         run(experiment(), folder, resume=True)
     assert (tmp_path / "metrics.jsonl").read_bytes() == records
     run(experiment(), folder, resume=True, from_scratch=True)
@@ -250,7 +250,7 @@ def test_without_any_intact_checkpoint_it_starts_over_if_told(tmp_path, unbroken
 def test_a_run_is_not_overwritten_nor_resumed_with_other_settings(tmp_path):
     folder = RunFolder(tmp_path)
     run(experiment(rounds=2), folder)
-    with pytest.raises(ConfigError, match="--resume"):
+    with pytest.raises(ConfigError, match="continue it with resume = True, or replace it with overwrite = True"):
         run(experiment(rounds=2), folder)
     with pytest.raises(ConfigError, match=r"changed: seed"):
         run(experiment(rounds=2, seed=9), folder, resume=True)

@@ -63,7 +63,7 @@ def two_organizations(folder, method):
     change(basel, name="basel", data={"path": "patients.csv", "label": "ill"})
     bern = folder / "bern"
     card, shown = write_card(basel, folder / "basel.card")
-    with pytest.raises(ConfigError, match="say also --name, --number, --listen"):
+    with pytest.raises(ConfigError, match="say also name, number, listen"):
         join_card(bern, card)
     made = {"name": "bern", "number": 1, "listen": f"127.0.0.1:{port + 1}"}
     joined = join_card(bern, card, **made, fingerprint=shown.lower().replace(" ", ":"))

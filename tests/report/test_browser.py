@@ -72,13 +72,44 @@ def test_every_chart_is_drawn_with_data(page: Any, report: str) -> None:
     assert page.locator(".chart svg, .chart canvas").count() == 20
 
 
-def test_charts_below_the_fold_wait(page: Any, report: str) -> None:
+def test_all_charts_are_drawn_without_scrolling(page: Any, report: str) -> None:
+    """Whoever captures the whole page, or prints it, scrolls to none of them."""
     page.goto(report)
-    page.wait_for_function("() => document.querySelector('.picture').vegaView")
-    last = "[...document.querySelectorAll('.picture')].at(-1)"
-    assert page.evaluate(f"{last}.vegaView === undefined")
-    page.evaluate(f"{last}.scrollIntoView()")
-    page.wait_for_function(f"() => {last}.vegaView")
+    page.wait_for_function(ALL_DRAWN)
+    assert page.evaluate("scrollY") == 0
+    assert min(page.evaluate(MARKS)) > 0
+
+
+AXES = """() => [...document.querySelectorAll(".picture")].flatMap((figure) =>
+  [...figure.querySelectorAll(".chart .role-axis")].map((axis) => ({
+    picture: figure.querySelector("h3").textContent,
+    labels: [...axis.querySelectorAll(".role-axis-label text")].filter((label) => label.getAttribute("opacity") !== "0")
+      .map((label) => ({ text: label.textContent, ...label.getBoundingClientRect().toJSON() }))
+      .filter(({ text }) => text),
+  })).filter(({ labels }) => labels.length > 1 && Math.abs(labels[0].top - labels[1].top) < 1))"""
+"""Of every horizontal axis the labels that are seen."""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_labels_of_axes(page: Any, make: Make, tmp_path: Path, width: int) -> None:
+    """They stand apart, axes of rounds end at the last round, and gains are read from 0."""
+    gains = {"fedavg": 0.0, "a": 0.27, "b": 0.09, "c": -0.12, "d": -0.36}
+    folders = [
+        make(name, seed, [0.2 + i / 50 + (gain * i / 20) + seed * gain / 9 for i in range(20)])
+        for name, gain in gains.items()
+        for seed in range(3)
+    ]
+    write_report(folders, tmp_path / "page.html")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_function(ALL_DRAWN)
+    axes = {axis["picture"]: axis["labels"] for axis in page.evaluate(AXES)}
+    for labels in axes.values():
+        places = sorted(labels, key=lambda label: label["left"])
+        assert all(a["right"] + 5 <= b["left"] for a, b in pairwise(places)), [label["text"] for label in places]
+    assert "+0" in [label["text"] for label in axes["Against the reference"]]
+    for title in ("Test accuracy", "Bytes sent", "Weight, as a multiple of an equal share"):
+        assert max(int(label["text"]) for label in axes[title]) == 20, title
 
 
 def test_every_view_can_be_chosen(page: Any, report: str) -> None:
@@ -256,7 +287,6 @@ def test_a_hundred_long_runs_load_fast(page: Any, tmp_path: Path) -> None:
     assert output.stat().st_size < 15e6
     begun = time.perf_counter()
     page.goto(output.as_uri())
-    page.evaluate(DRAW_ALL.replace("dispatchEvent(new Event('afterprint'));", ""))
     page.wait_for_function(ALL_DRAWN)
     seconds = time.perf_counter() - begun
     assert min(page.evaluate(MARKS)) > 0

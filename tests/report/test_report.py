@@ -80,6 +80,13 @@ def test_diverged_runs_are_shown(make: Make) -> None:
     assert "Training loss" not in page
 
 
+def test_training_that_diverges_is_told_in_words(make: Make) -> None:
+    fine, lost = make("fine", 0, [0.1, 0.2]), make("lost", 3, [record(i, 0.1, train_loss=1.8e33) for i in range(2)])
+    words = "lost/seed-3: training diverges: a loss of 1.8e+33 in round 2; take a smaller method.lr (it was 0.1)"
+    assert words in page_text(read_groups([fine, lost]))
+    assert "diverges" not in page_text(read_groups([fine]))
+
+
 def test_long_courses_are_thinned_and_keep_their_ends(make: Make) -> None:
     columns = courses_sheet(read_groups([make("x", 0, [i / 1000 for i in range(1000)])]))
     assert len(columns["round"]) == POINTS
@@ -119,6 +126,21 @@ def test_many_rounds_share_a_column() -> None:
     cells = binned(weights, np.array([0]))
     assert cells["round"] == list(range(1, 2 * COLUMNS, 2))
     assert cells["share"] == pytest.approx([i + 0.5 for i in range(1, 2 * COLUMNS, 2)])
+    odd = binned(Weights(rounds[:-1], np.zeros(2 * COLUMNS - 1, np.int64), rounds[:-1].astype(float)), np.array([0]))
+    assert (odd["from"][0], odd["until"][0]) == (0.5, 2.5)
+    assert odd["until"][-1] == 2 * COLUMNS - 0.5, "the last column ends with the last round"
+
+
+def test_the_best_experiment_comes_first(make: Make) -> None:
+    """Where the page shows one after the other; what is compared with, and colours, do not depend on who leads."""
+    folders = [make(name, 0, [0.1, last]) for name, last in (("a", 0.3), ("b", 0.9), ("c", 0.6))]
+    page = page_text(read_groups(folders))
+    chosen = re.findall(r"<option[^>]*>(\w)</option>", page)
+    assert chosen == [*"bca"] * (len(chosen) // 3) != []
+    data = data_of(page)
+    assert (data["experiments"], data["chosen"]) == ([*"bca"], [*"abc"])
+    words = [view["words"] for picture in data["pictures"] for view in picture]
+    assert any(text.startswith("Against a ") for text in words)
 
 
 def test_table_of_experiments(make: Make) -> None:

@@ -7,6 +7,7 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.charts.report import OVER_ROUNDS
 from entrofed.core.records import RoundRecord
 from entrofed.core.seeds import stream
 from entrofed.errors import CheckpointError
@@ -32,9 +33,7 @@ def entropy_chart(run: RunFolder) -> alt.TopLevelMixin:
         {"round": r.round + 1, "bits": r.cohort_entropy, "low": low[i], "mean": mean[i], "high": high[i]}
         for i, r in enumerate(records)
     ]
-    base = alt.Chart(alt.InlineData(values=values)).encode(
-        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1))
-    )
+    base = alt.Chart(alt.InlineData(values=values)).encode(x=OVER_ROUNDS)
     scale = alt.Scale(zero=False)
     band = base.mark_area(opacity=0.25, color="#E69F00").encode(
         y=alt.Y("low:Q", title="entropy of the cohort's pooled labels (bits)", scale=scale), y2="high:Q"

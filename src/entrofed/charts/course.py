@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
+from entrofed.charts.report import OVER_ROUNDS
 from entrofed.core.records import RoundRecord
 
 
@@ -20,7 +21,7 @@ def accuracy_chart(courses: Mapping[str, Sequence[tuple[int, Sequence[RoundRecor
         alt.Chart(alt.InlineData(values=values), width=480, height=260)
         .mark_line(point=len(values) < 30)
         .encode(
-            x=alt.X("round:Q", title="Round", axis=alt.Axis(tickMinStep=1)),
+            x=OVER_ROUNDS,
             y=alt.Y("accuracy:Q", title="Test accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
             color=alt.Color("seed:N", title="Seed"),
             strokeDash=alt.StrokeDash(

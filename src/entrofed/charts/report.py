@@ -17,6 +17,8 @@ QUIET, RULE, MAIN = "quiet", "guide", "main"
 """Styles of the page: lines in the background, lines for orientation, what the chart is about."""
 WHOLE = alt.Axis(tickMinStep=1, labelExpr="datum.value % 1 ? '' : format(datum.value, 'd')")
 """An axis of rounds, of which there are no halves."""
+OVER_ROUNDS = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False, zero=False))
+"""From the first round to the last."""
 ROW = 22
 """Pixels per row of a chart with one row for each experiment."""
 
@@ -36,7 +38,7 @@ def course_chart(
 
     ``dashed`` is a second metric, drawn dashed in the same colour; ``levels`` are fixed lines with their labels.
     """
-    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
+    x = OVER_ROUNDS
     y_scale = alt.Scale(type="log") if logarithmic else alt.Scale(zero=False)
     y = alt.Y(f"{metric}:Q", title=axis, axis=alt.Axis(format=form), scale=y_scale)
     color = alt.Color("slot:N", scale=alt.Scale(domain=list(range(SLOTS))), legend=None)
@@ -177,7 +179,7 @@ def heat_chart(
 
 def peers_chart(data: alt.NamedData) -> alt.TopLevelMixin:
     """A thin line for the ``accuracy`` of each ``node``, and a thick one for their mean."""
-    x = alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False))
+    x = OVER_ROUNDS
     y = alt.Y("accuracy:Q", title="Accuracy", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
     each = alt.Chart(data).mark_line(style=QUIET).encode(x=x, y=y, detail="node:N", tooltip=[alt.Tooltip("node:N")])
     mean = alt.Chart(data).mark_line(style=MAIN, strokeWidth=2.5).encode(x=x, y=alt.Y("mean(accuracy):Q"))
@@ -203,7 +205,7 @@ def refusals_chart(data: alt.NamedData, kinds: Sequence[str]) -> alt.Chart:
         alt.Chart(data, height=200)
         .mark_area(interpolate="step")
         .encode(
-            x=alt.X("round:Q", title="Round", axis=WHOLE, scale=alt.Scale(nice=False)),
+            x=OVER_ROUNDS,
             y=alt.Y("updates:Q", title="Updates"),
             color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(kinds))),
             tooltip=["kind:N"],

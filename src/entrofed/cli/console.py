@@ -1,5 +1,6 @@
 """Where the commands print, and what else they share."""
 
+import re
 from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,8 +38,18 @@ DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]
 Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
-Jobs = Annotated[int, Parameter(help="Runs that are played at once, each on a core of its own.")]
+JOBS = "Runs that are played at once, each on a core of its own"
+Jobs = Annotated[int, Parameter(help=f"{JOBS}.")]
 RUNS = Path("runs")
+
+
+def in_options(words: str) -> str:
+    """What the library says, with the options of the command in place of its arguments.
+
+    >>> in_options("continue it with resume = True, or begin anew with from_scratch = True")
+    'continue it with --resume, or begin anew with --from-scratch'
+    """
+    return re.sub(r"\b(resume|overwrite|from_scratch) = True", lambda found: f"--{found[1].replace('_', '-')}", words)
 
 
 def at_least_one(**options: int | None) -> None:

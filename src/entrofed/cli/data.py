@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
 from entrofed.cli.machine import AsJson, emit
@@ -36,7 +37,7 @@ def data_list(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 
 @data_app.command(name="fetch")
-def data_fetch(name: str, *, data_dir: DataDir = None) -> None:
+def data_fetch(name: Annotated[str, completion.completed(completion.datasets)], *, data_dir: DataDir = None) -> None:
     """Download a dataset, checked against its SHA-256."""
     from entrofed.cli.progress import download_progress
     from entrofed.data.catalog import data_directory
@@ -50,7 +51,9 @@ def data_fetch(name: str, *, data_dir: DataDir = None) -> None:
 
 
 @data_app.command(name="verify")
-def data_verify(name: str | None = None, *, data_dir: DataDir = None) -> None:
+def data_verify(
+    name: Annotated[str | None, completion.completed(completion.datasets)] = None, *, data_dir: DataDir = None
+) -> None:
     """Check the files of one dataset, or of all, against their SHA-256."""
     from entrofed.cli.tables.data import verify_data
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import unknown
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def explain(
-    key: Annotated[str | None, Parameter(help="A key such as method.lr, or a table such as data; all without.")] = None,
+    key: Annotated[
+        str | None,
+        completion.completed(completion.keys, help="A key such as method.lr, or a table such as data; all without."),
+    ] = None,
     *,
     schema: Annotated[
         bool, Parameter(help="Print the JSON schema of the file, for editors that complete TOML.", negative="")

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
 from entrofed.cli.machine import AsJson, emit
@@ -22,10 +23,17 @@ if TYPE_CHECKING:
 
 def leaderboard(
     *,
-    federation: Annotated[list[str] | None, Parameter(help="Only these federations.", negative="")] = None,
+    federation: Annotated[
+        list[str] | None,
+        completion.completed(completion.federations, help="Only these federations.", negative=""),
+    ] = None,
     method: Annotated[
         list[str] | None,
-        Parameter(help="Only these methods; yours, as my_parts.py:MyMethod, stands beside the stored.", negative=""),
+        completion.completed(
+            completion.compared,
+            help="Only these methods; yours, as my_parts.py:MyMethod, stands beside the stored.",
+            negative="",
+        ),
     ] = None,
     seeds: Annotated[int | None, Parameter(help="Instead of the board's, from seed 0 on.")] = None,
     budget: Annotated[str | None, Parameter(help="Time to spend, such as 30min; the command again goes on.")] = None,

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from entrofed import __version__
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.advise import advise
-from entrofed.cli.console import RUNS, DataDir, Out
+from entrofed.cli.console import RUNS, DataDir, Out, in_options
 from entrofed.cli.data import data_app
 from entrofed.cli.explain import explain
 from entrofed.cli.leaderboard import leaderboard
@@ -74,7 +75,10 @@ def doctor(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 @app.command
 def parts(
-    name: Annotated[str | None, Parameter(help="A part, such as fedentopt, or a kind, such as partitions.")] = None,
+    name: Annotated[
+        str | None,
+        completion.completed(completion.parts, help="A part, such as fedentopt, or a kind, such as partitions."),
+    ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +99,7 @@ def parts(
 
 
 @flower_app.command(name="new")
-def flower_new(folder: Path, *, method: str = "fedentopt") -> None:
+def flower_new(folder: Path, *, method: Annotated[str, completion.completed(completion.methods)] = "fedentopt") -> None:
     """Write a Flower app that runs: server, clients and task on data that is already here."""
     from entrofed.flower.new import new_app
 
@@ -138,7 +142,7 @@ def main(arguments: list[str] | None = None) -> None:
     except EntrofedError as error:
         if debug:
             raise
-        terminal.errors.print(f"[red]error:[/red] {escape(str(error))}")
+        terminal.errors.print(f"[red]error:[/red] {escape(in_options(str(error)))}")
         code = error.exit_code
     except KeyboardInterrupt as stopped:
         terminal.errors.print(f"\nstopped; finished rounds are kept: {_again(given)}")

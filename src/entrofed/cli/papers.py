@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 from rich.markup import escape
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
 from entrofed.cli.machine import AsJson, emit
@@ -21,7 +22,7 @@ PAPER_RUNS = RUNS / "papers"
 RESULTS = Path("docs/results")
 
 
-def papers(table: str | None = None) -> None:
+def papers(table: Annotated[str | None, completion.completed(completion.tables)] = None) -> None:
     """The papers' tables: which there are, or what one of them reports (``entrofed papers fedentopt/table1``)."""
     from entrofed.cli.tables.papers import list_of_tables, reported_tables
 
@@ -39,7 +40,7 @@ def reproduce_list(*, data_dir: DataDir = None) -> None:
 
 @reproduce_app.default
 def reproduce(
-    tables: Annotated[list[str], Parameter(negative="")],
+    tables: Annotated[list[str], completion.completed(completion.tables, negative="")],
     *,
     cell: Annotated[list[str] | None, Parameter(help="Only these cells of the table.", negative="")] = None,
     column: Annotated[list[str] | None, Parameter(help="Only these columns.", negative="")] = None,

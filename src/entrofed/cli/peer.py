@@ -6,6 +6,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from rich.table import Table
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
 from entrofed.errors import ConfigError
@@ -53,7 +54,9 @@ def new(
     folder: Path,
     *,
     peers: Annotated[int, Parameter(help="How many, all on this machine.")] = 3,
-    topology: Annotated[str | None, Parameter(help="Who talks to whom: ring, full, star, ...")] = None,
+    topology: Annotated[
+        str | None, completion.completed(completion.topologies, help="Who talks to whom: ring, full, star, ...")
+    ] = None,
     degree: Annotated[int | None, Parameter(help="Of topologies that have one.")] = None,
     rewire: Annotated[float | None, Parameter(help="Of a small world.")] = None,
     experiment: Annotated[Path | None, Parameter(help="An experiment file of your own.")] = None,

@@ -18,6 +18,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from entrofed.cli.console import in_options
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
 from entrofed.experiment.config import Experiment
@@ -26,7 +27,9 @@ from entrofed.suite.play import PlayObserver, Runs, play
 from entrofed.suite.words import rounds_words, summary_words
 
 LINES = 5
-"""Lines that a run prints where there is no terminal."""
+"""Lines that a run prints where there is no terminal, and more where they would come too far apart."""
+SILENCE = 30.0
+"""Seconds without a line after which the next round has one."""
 
 
 class TimeUpError(Exception):
@@ -66,10 +69,16 @@ def _on_flower(experiment: Experiment, folder: RunFolder, **options: Any) -> dic
 
 
 class RunProgress(PlayObserver):
-    """A bar for each run that is played and one for all; where there is no terminal, a few lines for each run."""
+    """A bar for each run that is played and one for all; where there is no terminal, a few lines for each run.
 
-    def __init__(self, console: Console, runs: int, until: float | None = None) -> None:
-        self._console, self._until = console, until
+    ``clock``: seconds that never go back, which ``until`` is a time of.
+    """
+
+    def __init__(
+        self, console: Console, runs: int, until: float | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console, self._until, self._clock = console, until, clock
+        self._told = clock()
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -99,10 +108,11 @@ class RunProgress(PlayObserver):
         done, note = record.round + 1, _note(record)
         if folder.path in self._runs:
             self._progress.update(self._runs[folder.path], completed=done, note=note)
-        if not self._console.is_terminal and done % max(1, experiment.rounds // LINES) == 0:
+        due = done % max(1, experiment.rounds // LINES) == 0 or self._clock() - self._told >= SILENCE
+        if due and not self._console.is_terminal:
             which = f"{folder.label} " if len(self._runs) > 1 else ""
             self._print(f"{which}round {done}/{experiment.rounds}  {note}")
-        if self._until is not None and time.monotonic() > self._until:
+        if self._until is not None and self._clock() > self._until:
             raise TimeUpError
 
     def run_finished(self, folder: RunFolder, summary: dict[str, Any]) -> None:
@@ -116,7 +126,7 @@ class RunProgress(PlayObserver):
     def run_failed(self, folder: RunFolder, error: EntrofedError) -> None:
         """Why."""
         self._next(folder)
-        self._console.print(f"[red]failed:[/red] {escape(f'{folder.label}: {error}')}", soft_wrap=True)
+        self._console.print(f"[red]failed:[/red] {escape(in_options(f'{folder.label}: {error}'))}", soft_wrap=True)
 
     def _next(self, folder: RunFolder) -> None:
         if folder.path in self._runs:
@@ -124,6 +134,7 @@ class RunProgress(PlayObserver):
         self._progress.advance(self._all)
 
     def _print(self, words: str) -> None:
+        self._told = self._clock()
         self._console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 

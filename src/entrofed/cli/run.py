@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one
 from entrofed.cli.machine import AsJson, emit
@@ -27,7 +28,10 @@ def run(
     unset: Unset = None,
     seeds: Annotated[int | None, Parameter(help="Run this many seeds, counting up from the file's.")] = None,
     backend: Annotated[
-        str | None, Parameter(help="Where clients train: auto, inline, processes, ray or flower; as engine.backend.")
+        str | None,
+        completion.completed(
+            completion.backends, help="Where clients train: auto, inline, processes, ray or flower; as engine.backend."
+        ),
     ] = None,
     resume: Annotated[bool, Parameter(help="Continue runs that were started before.", negative="")] = False,
     overwrite: Annotated[bool, Parameter(help="Replace runs of the same name and seed.", negative="")] = False,

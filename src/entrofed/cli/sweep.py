@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one, raise_failed
+from entrofed.cli.console import JOBS, RUNS, DataDir, Out, Overrides, Unset, at_least_one, raise_failed
 from entrofed.errors import ConfigError
 
 
@@ -27,7 +27,7 @@ def sweep(
     overrides: Overrides = None,
     unset: Unset = None,
     seeds: Annotated[int, Parameter(help="Seeds for each setting, counting up from the file's.")] = 1,
-    jobs: Jobs = 1,
+    jobs: Annotated[int | None, Parameter(help=f"{JOBS}; without it as many as pay, and with --tune one.")] = None,
     out: Out = RUNS,
     data_dir: DataDir = None,
 ) -> None:
@@ -36,7 +36,7 @@ def sweep(
     from entrofed.cli.tables.comparison import comparison_table
     from entrofed.experiment.runner import is_finished
     from entrofed.suite.compare import comparison
-    from entrofed.suite.sweep import folder_of, plan
+    from entrofed.suite.sweep import folder_of, jobs_for, plan
     from entrofed.suite.sweep import grid as combinations
 
     if bool(grid) == bool(tune):
@@ -46,12 +46,15 @@ def sweep(
     folder = folder_of(file, changes, removed, out)
     if tune:
         how: dict[str, Any] = {"trials": trials, "seeds": seeds, "metric": metric, "unset": removed}
-        _tune(file, changes, tune, folder, jobs, data_dir, how)
+        _tune(file, changes, tune, folder, jobs or 1, data_dir, how)
         return
     runs = plan(file, changes, combinations(grid or []), seeds, folder, unset=removed)
     left = [(experiment, folder) for experiment, folder in runs if not is_finished(experiment, folder)]
-    terminal.console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
-    failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True, jobs=jobs)
+    at_once = jobs or jobs_for([experiment.engine for experiment, _ in left])
+    so_many = f"; {at_once} at once (--jobs)" if at_once > 1 else ""
+    finished = f"{len(runs) - len(left)} of them finished already"
+    terminal.console.print(f"{len(runs)} runs, {finished}{so_many}", highlight=False)
+    failed = play_all(left, terminal.console, data_dir, resume=True, keep_going=True, jobs=at_once)
     done = [folder.path for _, folder in runs if folder.exists() and folder.summary() is not None]
     if done:
         terminal.console.print(comparison_table(comparison(done)))

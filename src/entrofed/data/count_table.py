@@ -222,5 +222,5 @@ def _numbers(column: Any, name: str, path: Path) -> Floats:
     except pyarrow.ArrowException:
         row = _first_text(column) or 0
         found = str(column[row].as_py())[:50]
-        rule = "only the first column, or the one that --client names, may name the clients; all others are classes"
+        rule = "only the first column, or the one chosen as client, may name the clients; all others are classes"
         raise DataError(f"{path}: class {name!r}, row {row + 1} holds {found!r}, which is no number; {rule}") from None

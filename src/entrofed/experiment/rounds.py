@@ -91,7 +91,7 @@ class Runner:
         if state is None and problems and not start_over:
             raise CheckpointError(
                 f"{self._checkpoints.folder}: no checkpoint can be used: {'; '.join(problems)}. Bring back the files "
-                "as they were, take another folder, or begin anew with --from-scratch"
+                "as they were, take another folder, or begin anew with from_scratch = True"
             )
         if state is None and problems and self.folder is not None:
             log.warning("beginning anew; the records so far are in %s", self.folder.start_over())

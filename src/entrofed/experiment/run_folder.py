@@ -74,7 +74,8 @@ class RunFolder(StoredRun):
             return
         if not resume:
             raise ConfigError(
-                f"{self.path}: there is a run already; continue it with --resume, or replace it with --overwrite"
+                f"{self.path}: there is a run already; continue it with resume = True, or replace it with "
+                "overwrite = True"
             )
         before, now = flat(self.experiment().decisive()), flat(experiment.decisive())
         faults, schedule = experiment.faults, experiment.method.schedule
@@ -85,7 +86,7 @@ class RunFolder(StoredRun):
         if changed:
             raise ConfigError(
                 f"{self.path}: the run was started with another configuration; changed: {', '.join(changed)}. "
-                "Take another name, or replace the run with --overwrite"
+                "Take another name, or replace the run with overwrite = True"
             )
 
     def start(self, experiment: Experiment, method: Method) -> None:
@@ -108,7 +109,8 @@ class RunFolder(StoredRun):
         if before is not None and before != federation.digest:
             raise DataError(
                 f"{self.path}: {federation.data.name!r} is not the data that the run was started with (the SHA-256 of "
-                "what is trained on has changed). Bring it back, take another name, or replace the run with --overwrite"
+                "what is trained on has changed). Bring it back, take another name, or replace the run with "
+                "overwrite = True"
             )
 
     def keep_federation(self, federation: Federation, *, own: bool) -> None:
@@ -140,7 +142,7 @@ class RunFolder(StoredRun):
         except (ValueError, KeyError, TypeError, RecursionError):
             raise CheckpointError(
                 f"{path}: not readable; the noised counts are lost, and to draw others would spend again: start the "
-                "run anew with --overwrite, which takes those in the ledger"
+                "run anew with overwrite = True, which takes those in the ledger"
             ) from None
 
     def move_aside(self) -> None:
@@ -183,7 +185,7 @@ class RunFolder(StoredRun):
         if [record.round for record in records[:rounds]] != list(range(rounds)):
             raise CheckpointError(
                 f"{self.path / 'metrics.jsonl'}: the records of rounds 0..{rounds - 1} are not complete, "
-                "though the checkpoint is; start the run anew with --overwrite"
+                "though the checkpoint is; start the run anew with overwrite = True"
             )
         unlist(self.path / "metrics.jsonl")
         write_whole(self.path / "metrics.jsonl", "".join(json_line(record) for record in records[:rounds]))

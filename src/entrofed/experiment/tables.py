@@ -54,13 +54,13 @@ def without(table: Mapping[str, Any], key: str) -> dict[str, Any]:
     first, _, rest = key.partition(".")
     inner = table.get(first)
     if first not in table or (rest and not isinstance(inner, Mapping)):
-        raise ConfigError(f"--unset {key}: it is not set, so there is nothing to take away")
+        raise ConfigError(f"unset {key}: it is not set, so there is nothing to take away")
     if not rest:
         return {name: value for name, value in table.items() if name != first}
     try:
         return {**table, first: without(inner or {}, rest)}
     except ConfigError:
-        raise ConfigError(f"--unset {key}: it is not set, so there is nothing to take away") from None
+        raise ConfigError(f"unset {key}: it is not set, so there is nothing to take away") from None
 
 
 def override(table: dict[str, Any], override: str) -> None:

@@ -126,7 +126,7 @@ def seconds_of(budget: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h|hours?)\s*", budget)
     seconds = float(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2][0]] if found else 0
     if not seconds:
-        raise ConfigError(f"--budget {budget!r} must be a time above 0, such as 90s, 30min or 1.5h")
+        raise ConfigError(f"budget = {budget!r}: must be a time above 0, such as 90s, 30min or 1.5h")
     return seconds
 
 
@@ -156,7 +156,7 @@ def fit(seconds: Iterable[float], seeds: int, budget: float) -> Fit:
         share = min(1.0, budget / (once * fewer)) if once else 1.0
         if share >= LEAST_SHARE or fewer == 1:
             return Fit(share, fewer, once * fewer * share)
-    raise ConfigError(f"--seeds {seeds}: at least 1 is needed")
+    raise ConfigError(f"seeds = {seeds}: at least 1 is needed")
 
 
 def fit_words(found: Fit, seeds: int, budget: str) -> str:

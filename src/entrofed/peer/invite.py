@@ -119,9 +119,9 @@ def join_card(
     if (words := keys.expired(certificate, str(path))) is not None:
         raise ConfigError(f"{path}: the certificate has {words}; ask for a new card")
     peer = PeerFolder(folder)
-    given = {"--name": name, "--number": number, "--listen": listen}
+    given = {"name": name, "number": number, "listen": listen}
     if (folder / NAME).exists():
-        if superfluous := [key for key, value in {**given, "--address": address}.items() if value is not None]:
+        if superfluous := [key for key, value in {**given, "address": address}.items() if value is not None]:
             raise ConfigError(f"{folder}: there is a peer already; leave out {', '.join(superfluous)}")
         section = peer.section
     else:

@@ -48,9 +48,9 @@ def new_trial(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder}: there is something already and nothing is overwritten; choose another folder")
     if not 1 <= peers <= 1000:
-        raise ConfigError(f"--peers {peers}: from 1 to 1000 peers can be tried on one machine")
+        raise ConfigError(f"peers = {peers}: from 1 to 1000 peers can be tried on one machine")
     if not 0 < port <= 65536 - peers:
-        raise ConfigError(f"--port {port}: {peers} ports from there on must lie below 65536")
+        raise ConfigError(f"port = {port}: {peers} ports from there on must lie below 65536")
     if file is None:
         experiment = trial_experiment(peers, topology or "ring", options or {})
     else:
@@ -59,7 +59,7 @@ def new_trial(
             table = experiment.model_dump(exclude_unset=True)
             experiment = parse({**table, "topology": {"kind": topology, **(options or {})}}, where=str(file))
     if experiment.topology is None:
-        raise ConfigError(f"{file}: peers need a [topology]; say --topology ring, or write one into the file")
+        raise ConfigError(f"{file}: peers need a [topology]; choose one, such as ring, or write one into the file")
     graph = build_graph(
         experiment.topology.kind, peers, stream(experiment.seed, "topology"), **experiment.topology.options()
     )

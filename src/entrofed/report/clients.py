@@ -47,7 +47,8 @@ def _weights(group: Group, sheets: Sheets) -> View:
         alt.Tooltip("round:Q", title="Round"),
         alt.Tooltip("share:Q", title="x equal share", format=".3f"),
     ]
-    x = alt.X("round:Q", title="Round", scale=alt.Scale(nice=False, zero=False), axis=WHOLE)
+    ends = (0.5, group.first.rounds + 0.5)
+    x = alt.X("from:Q", title="Round", scale=alt.Scale(domain=ends, nice=False), axis=WHOLE)
     y = alt.Y(**numbered("client", "Client", shown.tolist()))
     height = max(120, min(18 * len(shown), 420))
     data = sheets.add("weights", cells)

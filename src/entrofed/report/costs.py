@@ -11,7 +11,7 @@ from entrofed.report.blocks import Block, Grid, Picture, Section, Sheets, View, 
 from entrofed.report.collect import Group
 from entrofed.report.course import course, spread_out
 from entrofed.report.lines import WIDE, course_view
-from entrofed.report.results import LAST_10, percent
+from entrofed.report.results import LAST_10, by_accuracy, percent
 from entrofed.report.targets import targets
 from entrofed.suite.words import privacy_words
 
@@ -26,7 +26,8 @@ def costs(groups: Sequence[Group], sheets: Sheets, shared: str, target: float | 
     ways = {"traffic": "both ways", "up": "from the clients", "down": "to the clients"}
     if not any(run.series["down"].any() for group in played for run in group.runs):
         ways = {"traffic": "between peers"}
-    views = [course_view(groups, shared, metric, "MB", ",.0f", label=label) for metric, label in ways.items()]
+    ranked = by_accuracy(played)
+    views = [course_view(ranked, shared, metric, "MB", ",.3~f", label=label) for metric, label in ways.items()]
     reading = "Megabytes sent since the start, the mean over seeds: models, and what a method asks for besides."
     pictures: list[Block] = [Picture("Bytes sent", reading, views), _seconds(played, sheets)]
     if (clocked := _virtual(played)) is not None:

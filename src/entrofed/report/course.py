@@ -80,17 +80,22 @@ def _without_empty(columns: dict[str, list[object]]) -> dict[str, list[object]]:
 
 
 def binned(weights: Weights, clients: NDArray[np.int64]) -> dict[str, list[object]]:
-    """Cells of a heat map of these clients by rounds; many rounds share a column, each cell the mean of its rounds."""
+    """Cells of a heat map of these clients by rounds; many rounds share a column, each cell the mean of its rounds.
+
+    A cell goes from half a round before its first to half a round after its last.
+    """
     of_them = np.isin(weights.client, clients)
     rounds, who, share = weights.round[of_them], weights.client[of_them], weights.share[of_them]
-    width = -(-int(rounds.max(initial=1)) // COLUMNS)
+    last = int(rounds.max(initial=1))
+    width = -(-last // COLUMNS)
     cells, place = np.unique(np.stack([(rounds - 1) // width, who]), axis=1, return_inverse=True)
     place = place.reshape(-1)
     means = np.bincount(place, weights=share) / np.bincount(place)
     first = cells[0] * width + 1
     return {
         "round": first.tolist(),
-        "until": (first + width).tolist(),
+        "from": (first - 0.5).tolist(),
+        "until": (np.minimum(first + width - 1, last) + 0.5).tolist(),
         "client": cells[1].tolist(),
         "share": means.tolist(),
     }

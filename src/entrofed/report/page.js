@@ -25,6 +25,7 @@
         labelColor: of("muted"), titleColor: of("muted"), gridColor: of("grid"), domainColor: of("line"), tickColor: of("line"),
         labelFontSize: 12, titleFontSize: 12, titleFontWeight: "normal", labelPadding: 5, titlePadding: 8,
       },
+      axisXQuantitative: { tickCount: { expr: "ceil(width / 70)" }, labelFlush: false }, // room for every label, that of 0 too
       legend: {
         orient: "top", labelColor: of("muted"), titleColor: of("muted"), labelFontSize: 12, titleFontSize: 12,
         titleFontWeight: "normal", gradientLength: 180, gradientThickness: 10, offset: 10, columns: 3, symbolType: "square",
@@ -98,7 +99,7 @@
   function choose(name) {
     const slot = chosen.indexOf(name);
     if (slot >= 0) chosen[slot] = null;
-    else if (few) chosen[data.experiments.indexOf(name)] = name;
+    else if (few) chosen[data.chosen.indexOf(name)] = name;
     else chosen[chosen.includes(null) ? chosen.indexOf(null) : colours - 1] = name;
     for (const [figure, made] of drawn) {
       if (coloured(viewOf(figure))) made?.view.signal("chosen", [...chosen]).run();
@@ -206,6 +207,13 @@
     near.observe(figure);
   }
   document.querySelectorAll("table.sortable").forEach(sortable);
+  // What is in view comes first; the rest follows, for whoever captures the whole page. One that soon reloads draws no more.
+  if (!data.refresh) (async () => {
+    for (const figure of figures) {
+      await new Promise((next) => setTimeout(next));
+      if (!drawn.has(figure)) await draw(figure);
+    }
+  })();
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   addEventListener("beforeprint", () => {

@@ -64,7 +64,7 @@ def page_text(
     data = {
         "sheets": sheets.columns,
         "pictures": [[_view(view) for view in picture.views] for picture in pictures],
-        "experiments": [group.name for group in groups],
+        "experiments": [group.name for group in by_accuracy(groups)],
         "chosen": _chosen(groups),
         "slots": SLOTS,
         "dashes": DASHES,
@@ -96,22 +96,22 @@ def page_text(
 
 
 def _sections(groups: Sequence[Group], sheets: Sheets, target: float | None) -> Iterator[Section]:
-    shared = shared_courses(groups, sheets)
+    shared, ranked = shared_courses(groups, sheets), by_accuracy(groups)
     found = [
         overview(groups, sheets),
-        courses(groups, sheets, shared),
-        classes(groups, sheets),
-        inside_outside(groups, sheets, shared),
-        peers(groups, sheets, shared),
-        weights(groups, sheets),
-        diversity(groups, sheets, shared),
-        participation(groups, sheets),
-        partition(groups, sheets),
+        courses(ranked, sheets, shared),
+        classes(ranked, sheets),
+        inside_outside(ranked, sheets, shared),
+        peers(ranked, sheets, shared),
+        weights(ranked, sheets),
+        diversity(ranked, sheets, shared),
+        participation(ranked, sheets),
+        partition(ranked, sheets),
         costs(groups, sheets, shared, target),
-        reveals(groups),
-        refusals(groups, sheets),
-        diagnostics(groups, sheets),
-        setup(groups),
+        reveals(ranked),
+        refusals(ranked, sheets),
+        diagnostics(ranked, sheets),
+        setup(ranked),
     ]
     yield from (section for section in found if section is not None)
 
@@ -128,7 +128,7 @@ def _view(view: View) -> dict[str, Any]:
 
 
 def _chosen(groups: Sequence[Group]) -> list[str]:
-    """The experiments that have a colour at first."""
+    """The experiments that have a colour at first; few keep theirs however the ranking changes."""
     if len(groups) <= SLOTS:
         return [group.name for group in groups]
     return list(dict.fromkeys(group.name for group in [*by_accuracy(groups)[:LEADING], reference_of(groups)]))

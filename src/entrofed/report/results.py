@@ -47,13 +47,16 @@ def reference_of(groups: Sequence[Group]) -> Group:
 
 
 def _warnings(groups: Sequence[Group]) -> Iterator[str]:
-    under_way = [run for group in groups for run in group.runs if not run.finished]
+    runs = [run for group in groups for run in group.runs]
+    under_way = [run for run in runs if not run.finished]
     if under_way:
         shown = ", ".join(
             f"{run.folder.label} ({run.rounds} of {run.experiment.rounds} rounds)" for run in under_way[:5]
         )
         more = f" and {len(under_way) - 5} more" if len(under_way) > 5 else ""
         yield f"Unfinished, shown as far as they are: {shown}{more}."
+    if lost := [f"{run.folder.label}: {words}" for run in runs if (words := (run.summary or {}).get("diverged"))]:
+        yield f"{'; '.join(lost[:5])}{'; and more' * (len(lost) > 5)}."
     fewest = min(len(group.runs) for group in groups)
     if warning := few_seeds(fewest):
         yield f"{'The result' if len(groups) == 1 else 'At least one result'} {warning}."
@@ -195,7 +198,7 @@ def _gains(found: Sequence[Row], label: str, sheets: Sheets) -> View:
     data = sheets.add("gains", {"experiment": names, "mean": means, "low": lows, "high": highs})
     most = 2 * max(map(abs, means)) or 1.0  # intervals over two seeds may be wider than anything
     ends = (min(max(min(lows), -most), 0.0) - most / 50, max(min(max(highs), most), 0.0) + most / 50)
-    chart = ranking_chart(data, names, "Gain in points", "+.1f", ends)
+    chart = ranking_chart(data, names, "Gain in points", "+.3~g", ends)
     tested = [row.t_p_holm for row, _ in pairs if row.t_p_holm is not None]
     sure = (
         f"p is below 0.05 for {sum(p < 0.05 for p in tested)} of {len(tested)}"

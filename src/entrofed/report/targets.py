@@ -5,7 +5,7 @@ from statistics import mean, stdev
 
 from entrofed.report.blocks import Grid
 from entrofed.report.collect import Group
-from entrofed.report.results import LAST_10, data_words, percent, reference_of
+from entrofed.report.results import LAST_10, by_accuracy, data_words, percent, reference_of
 from entrofed.suite.target import NOT_REACHED, Reached
 
 HEAD = ["Experiment", "Accuracy", "Seeds that reach it", "Rounds", "MB", "Seconds"]
@@ -21,7 +21,7 @@ def targets(groups: Sequence[Group], target: float | None) -> Grid | None:
         left = [group for group in left if group not in family]
         for level, words in _levels(family, target):
             said += [words] if words and words not in said else []
-            rows += [_row(group, level) for group in family]
+            rows += [_row(group, level) for group in by_accuracy(family)]
     if not rows:
         return None
     clocked = any(run.virtual is not None for group in groups for run in group.runs)

@@ -11,6 +11,7 @@ from pathlib import Path
 from entrofed.errors import ConfigError, IdleKeyError
 from entrofed.experiment.config import Experiment, read
 from entrofed.experiment.run_folder import RunFolder
+from entrofed.experiment.sections.engine import EngineSection
 from entrofed.experiment.tables import key_of
 from entrofed.suite.words import file_name
 
@@ -22,9 +23,9 @@ def grid(options: Sequence[str]) -> list[dict[str, str]]:
         key, equals, values = option.partition("=")
         found = split(values)
         if not equals or not key.strip() or not all(found):
-            raise ConfigError(f"--grid {option!r} must look like section.key=value,value; for example data.alpha=0.1,1")
+            raise ConfigError(f"grid {option!r}: must look like section.key=value,value; for example data.alpha=0.1,1")
         if key.strip() in axes:
-            raise ConfigError(f"--grid {key.strip()} is given twice; put all its values into one")
+            raise ConfigError(f"grid {key.strip()}: is given twice; put all its values into one")
         axes[key.strip()] = found
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
@@ -116,3 +117,21 @@ def _fitting(
             base = [text for text in base if key_of(text) != idle.key]
         else:
             return kept, changes
+
+
+def jobs_for(engines: Sequence[EngineSection]) -> int:
+    """How many runs to play at once, given their engines, where nobody says.
+
+    As many as there are workers for each, if the runs keep at least half of those busy: a single run of small clients
+    uses one core, and one of large clients spreads over all by itself. One after the other on a GPU, on a machine
+    elsewhere, and with ``inline``, which asks for one process.
+
+    >>> jobs_for([EngineSection(workers=4)] * 12), jobs_for([EngineSection(workers=4)] * 3)
+    (4, 3)
+    >>> jobs_for([EngineSection(workers=8)] * 3), jobs_for([EngineSection(workers=4, backend="inline")] * 12)
+    (1, 1)
+    """
+    if any(engine.backend not in ("auto", "processes") or engine.device != "cpu" for engine in engines):
+        return 1
+    workers = min((engine.workers for engine in engines), default=1)
+    return min(workers, len(engines)) if 2 * len(engines) >= workers else 1

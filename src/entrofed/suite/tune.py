@@ -54,7 +54,7 @@ def spaces(options: Sequence[str]) -> "dict[str, optuna.distributions.BaseDistri
 
 def _rule(option: str) -> str:
     return (
-        f"--tune {option!r} must be a range such as method.epochs=1..10 or 'method.lr=0.001..0.1 log', "
+        f"tune {option!r}: must be a range such as method.epochs=1..10 or 'method.lr=0.001..0.1 log', "
         "or values such as method.selector=fedentopt,random"
     )
 
@@ -80,14 +80,14 @@ def search(
         import optuna
         from optuna.storages.journal import JournalFileBackend
     except ImportError:
-        raise ConfigError("--tune needs Optuna: pip install 'entrofed[tune]'") from None
+        raise ConfigError("a search needs Optuna: pip install 'entrofed[tune]'") from None
     base = read(file, overrides, unset=unset)
     if metric not in METRICS:
-        raise unknown("--metric", metric, METRICS)
+        raise unknown("metric", metric, METRICS)
     if metric == HELD_OUT and not base.data.holdout:
         raise ConfigError(
-            f"{file}: --tune maximizes the accuracy on held-out samples, and there are none; "
-            "set data.holdout, for example --set data.holdout=0.1. (--metric accuracy_last_10 peeks at the test set)"
+            f"{file}: a search maximizes the accuracy on held-out samples, and there are none; "
+            "set data.holdout, for example to 0.1. (The metric accuracy_last_10 peeks at the test set.)"
         )
     if metric == JUDGED and (base.stop is None or base.stop.on == "test"):
         raise ConfigError(
