@@ -7,6 +7,23 @@ import pytest
 
 from entrofed.cli.main import main
 
+IRIS = """
+rounds = 2
+model = "iris_mlp"
+
+[data]
+name = "iris"
+clients = 3
+
+[method]
+cohort = 2
+batch_size = 5
+
+[engine]
+backend = "inline"
+"""
+"""An experiment file of moments."""
+
 
 class Outcome(NamedTuple):
     """The exit code, and what was written."""

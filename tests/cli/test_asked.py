@@ -3,16 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.cli.calls import Go, caller
 
 from entrofed.cli import console as terminal
-from entrofed.cli.main import main
 
-Go = Callable[..., tuple[int, str, str]]
 FILE = """
 rounds = 4
 model = "digits_mlp"
@@ -36,15 +34,7 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(terminal, "console", Console(width=200))
     monkeypatch.setattr(terminal, "errors", Console(stderr=True, width=2000))
     Path("asked.toml").write_text(FILE)
-
-    def call(*words: str) -> tuple[int, str, str]:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            main(list(words))
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, *capsys.readouterr()
-
-    return call
+    return caller(capsys)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from tests.cli.calls import Go, caller
+from tests.cli.calls import IRIS, Go
 
 from entrofed import __version__
 from entrofed.cli import console as terminal
@@ -35,33 +35,6 @@ from entrofed.methods import METHODS
 from entrofed.privacy.secure import runs_secure
 from entrofed.registry import PART_KINDS, known
 from entrofed.suite import play
-
-IRIS = """
-rounds = 2
-model = "iris_mlp"
-
-[data]
-name = "iris"
-clients = 3
-
-[method]
-cohort = 2
-batch_size = 5
-
-[engine]
-backend = "inline"
-"""
-
-
-@pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
-    """Runs a command in an empty folder with the file iris.toml; consoles are wide enough for every line."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENTROFED_DATA", str(tmp_path / "no-data"))
-    monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr(terminal, "console", Console(width=200))
-    Path("iris.toml").write_text(IRIS)
-    return caller(capsys)
 
 
 def records(folder: str) -> list[dict[str, Any]]:

@@ -7,30 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.calls import Go, caller
+from tests.cli.calls import Go
 
 from entrofed.cli import machine
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
-FILE = """
-rounds = 2
-model = "iris_mlp"
-[data]
-name = "iris"
-clients = 3
-[method]
-cohort = 2
-[engine]
-backend = "inline"
-"""
-
-
-@pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ENTROFED_DATA", str(tmp_path / "no-data"))
-    Path("iris.toml").write_text(FILE)
-    return caller(capsys)
 
 
 @pytest.fixture

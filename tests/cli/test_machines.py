@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.calls import Go, caller
+from tests.cli.calls import IRIS, Go
 
 from entrofed.data import catalog, fetch
 from entrofed.data.catalog import SHIPPED
 from entrofed.experiment import runner
 from entrofed.experiment.run_folder import RunFolder
 
-IRIS = 'rounds = 6\nmodel = "iris_mlp"\n[data]\nname = "iris"\nclients = 3\n[engine]\nbackend = "inline"\n'
-
 
 @pytest.fixture
-def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Go:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    Path("iris.toml").write_text(IRIS)
-    return caller(capsys)
+def go(go: Go) -> Go:
+    """With rounds to be broken off in."""
+    Path("iris.toml").write_text(IRIS.replace("rounds = 2", "rounds = 6"))
+    return go
 
 
 @pytest.fixture
