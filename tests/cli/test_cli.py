@@ -663,6 +663,18 @@ def test_sweep_resumes_and_compares(go: Go) -> None:
     assert [entry["experiment"] for entry in rows] == ["iris"]
 
 
+@pytest.mark.slow
+def test_sweep_plays_as_many_at_once_as_pay(go: Go) -> None:
+    words = ("sweep", "iris.toml", "--grid", "method.lr=0.1,0.01", "--set", "engine.workers=2")
+    backend = ("--set", "engine.backend=auto")
+    code, out, _ = go(*words, *backend, "--set", "name=a")
+    assert (code, "2 runs, 0 of them finished already; 2 at once (--jobs)" in out) == (0, True)
+    assert "at once" not in go(*words, *backend, "--set", "name=b", "--jobs", "1").out
+    assert "at once" not in go(*words, "--set", "name=c").out, "inline is one process"
+    for rate in ("0.1", "0.01"):
+        assert records(f"runs/a-sweep/lr-{rate}/seed-0") == records(f"runs/b-sweep/lr-{rate}/seed-0")
+
+
 def test_a_setting_can_be_taken_away(go: Go) -> None:
     Path("iris.toml").write_text(IRIS.replace("clients = 3", 'clients = 3\npartition = "dirichlet_plain"\nalpha = 5.0'))
     code, out, err = go("validate", "iris.toml", "--set", "data.partition=iid")
