@@ -16,7 +16,7 @@ import platform
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -79,14 +79,14 @@ def _replace(encoder: nn.Sequential, shape: tuple[int, ...]) -> bool:
         layers, inside = layers[3:], (block.outputs, *block.pooled)
     if not blocks or not layers or type(layers[0]) is not nn.Flatten:
         return False
-    rest, libraries = nn.Sequential(*layers[1:]), [_library(block) for block in blocks]
+    rest, compiled, size = nn.Sequential(*layers[1:]), _Compiled(blocks), blocks[-1].size
     plain: Callable[[torch.Tensor], torch.Tensor] = encoder.forward
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         if x.shape[1:] != shape:
             return plain(x)
         parameters = [p for convolution in convolutions for p in (convolution.weight, convolution.bias)]
-        features = _Blocks.apply(blocks, libraries, x, *parameters)  # type: ignore[no-untyped-call]
+        features = _Blocks.apply(compiled, size, x, *parameters)  # type: ignore[no-untyped-call]
         return rest(features)  # type: ignore[no-any-return]
 
     vars(encoder)["forward"] = forward
@@ -113,67 +113,52 @@ class _Blocks(torch.autograd.Function):
     """Blocks one after the other: images [samples, channels, height, width] to features [samples, size]."""
 
     @staticmethod
-    def forward(
-        ctx: Any, blocks: list[Block], libraries: list[ctypes.CDLL], x: torch.Tensor, *parameters: torch.Tensor
-    ) -> torch.Tensor:
-        samples, lanes = len(x), libraries[0].lanes()
-        batches = -(-samples // lanes)
-        image = _image(samples, x[0].numel(), lanes)
-        image[:-lanes].view(samples, *x.shape[2:], x.shape[1]).copy_(x.permute(0, 2, 3, 1))
-        value = torch.empty(batches, *x.shape[1:], lanes)
-        libraries[0].pack(samples, x.shape[1], x[0, 0].numel(), _of(image), _of(value))
+    def forward(ctx: Any, compiled: "_Compiled", size: int, x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        samples = len(x)
+        groups = -(-samples // compiled.lanes)
+        x = x.permute(0, 2, 3, 1).contiguous()
+        features = torch.empty(samples, size)
+        images = torch.empty(groups * compiled.images + compiled.lanes)
+        images[-compiled.lanes :] = 0
+        places = torch.empty(groups, compiled.places, compiled.lanes, dtype=torch.int32)
         parameters = tuple(parameter.detach().contiguous() for parameter in parameters)
-        images, places = [image], []
-        for block, library, weight, bias in zip(blocks, libraries, parameters[::2], parameters[1::2], strict=True):
-            below, value = value, torch.empty(batches, block.outputs, *block.pooled, lanes)
-            place = torch.empty(value.shape, dtype=torch.int32)
-            library.forward(batches, _of(below), _of(weight), _of(bias), _of(value), _of(place))
-            images.append(_image(samples, block.size, lanes))
-            channels = 1 if block is blocks[-1] else block.outputs  # features are in the order of Flatten
-            library.unpack(samples, channels, block.size // channels, _of(value), _of(images[-1]))
-            places.append(place)
-        ctx.save_for_backward(*parameters, *images[:-1], *places)
-        ctx.blocks, ctx.libraries = blocks, libraries
-        return images[-1][:-lanes].view(samples, -1)
+        compiled.forward(samples, _of(x), _all(parameters), _of(features), size, _of(images), _of(places))
+        ctx.save_for_backward(x, images, places, *parameters)
+        ctx.compiled = compiled
+        return features
 
     @staticmethod
     def backward(ctx: Any, *slopes: torch.Tensor) -> Any:
-        blocks, libraries = ctx.blocks, ctx.libraries
-        parameters, kept = ctx.saved_tensors[: 2 * len(blocks)], ctx.saved_tensors[2 * len(blocks) :]
-        images, places = kept[: len(blocks)], kept[len(blocks) :]
-        flat, slope = slopes[0].contiguous(), torch.empty(places[-1].shape)
-        libraries[0].pack(len(flat), 1, blocks[-1].size, _of(flat), _of(slope))
-        gradients: list[torch.Tensor] = []
-        for k in reversed(range(len(blocks))):
-            weight, bias = (torch.empty_like(p) for p in parameters[2 * k : 2 * k + 2])
-            below = torch.empty(places[k - 1].shape) if k else None
-            pointers = map(_of, (images[k], parameters[2 * k], places[k], slope, weight, bias))
-            libraries[k].backward(len(flat), *pointers, None if below is None else _of(below))
-            gradients = [weight, bias, *gradients]
-            slope = below if below is not None else slope
+        x, images, places, *parameters = ctx.saved_tensors
+        slope, gradients = slopes[0].contiguous(), [torch.empty_like(parameter) for parameter in parameters]
+        size, given, found = slope.shape[1], _all(parameters), _all(gradients)
+        ctx.compiled.backward(len(x), _of(x), given, _of(slope), size, _of(images), _of(places), found)
         return None, None, None, *gradients
-
-
-def _image(samples: int, size: int, more: int) -> torch.Tensor:
-    """Room for images one after the other, and for what is read beyond the last one."""
-    room = torch.empty(samples * size + more)
-    room[-more:] = 0
-    return room
 
 
 def _of(tensor: torch.Tensor) -> ctypes.c_void_p:
     return ctypes.c_void_p(tensor.data_ptr())
 
 
-def _library(block: Block) -> ctypes.CDLL:
-    return library(SOURCE, C=block.channels, H=block.height, W=block.width, O=block.outputs, K=block.kernel)
+def _all(tensors: Sequence[torch.Tensor]) -> Any:
+    return (ctypes.c_void_p * len(tensors))(*(tensor.data_ptr() for tensor in tensors))
+
+
+class _Compiled:
+    """The compiled code of blocks, and what a group of samples leaves for the way back."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        words = (f"Block<{b.channels},{b.height},{b.width},{b.outputs},{b.kernel}>" for b in blocks)
+        code = library(SOURCE, BLOCKS=",".join(words))
+        self.lanes, self.places, self.images = code.lanes(), code.places(), code.images()
+        self.forward, self.backward = code.forward, code.backward
 
 
 @cache
-def library(source: Path, **sizes: int) -> ctypes.CDLL:
-    """The compiled code of a file for these sizes, which are constants to it."""
+def library(source: Path, **constants: int | str) -> ctypes.CDLL:
+    """The compiled code of a file, with these constants."""
     compiler = shlex.split(os.environ.get("CXX", "g++"))
-    call = [*compiler, *FLAGS, *(f"-D{name}={size}" for name, size in sizes.items())]
+    call = [*compiler, *FLAGS, *(f"-D{name}={value}" for name, value in constants.items())]
     asked = [source.read_text(), *call, _run([*compiler, "-march=native", "-Q", "--help=target"]), platform.machine()]
     folder = cache_folder() / "native"
     path = folder / f"{sha256(chr(0).join(asked).encode()).hexdigest()}.so"
