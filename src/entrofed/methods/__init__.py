@@ -32,7 +32,17 @@ from entrofed.methods.selection import (
     hics,
     maxent_estimated,
 )
-from entrofed.methods.server_rules import clipped, fedadagrad, fedadam, fedavgm, fedyogi, krum, median, trimmed_mean
+from entrofed.methods.server_rules import (
+    clipped,
+    fedadagrad,
+    fedadam,
+    fedavgm,
+    fedexp,
+    fedyogi,
+    krum,
+    median,
+    trimmed_mean,
+)
 from entrofed.methods.weighing import fedasl, feddisco, fedep, fedklentropy, inv_entropy, max_entropy
 from entrofed.registry import OURS
 
@@ -84,6 +94,7 @@ METHODS: dict[str, Recipe] = {
         reselection,
         full,
         fedavgm,
+        fedexp,
         fedadam,
         fedyogi,
         fedadagrad,

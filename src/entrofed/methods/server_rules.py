@@ -6,6 +6,7 @@ from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.adaptive import FedAdagrad, FedAdam, FedYogi
 from entrofed.servers.clipped import Clipped
+from entrofed.servers.extrapolated import Extrapolated
 from entrofed.servers.krum import Krum
 from entrofed.servers.median import Median
 from entrofed.servers.momentum import Momentum
@@ -21,6 +22,15 @@ def fedavgm() -> Method:
     Classification", 2019.
     """
     return _served(Momentum())
+
+
+@recipe
+def fedexp() -> Method:
+    """FedAvg whose steps are the longer the less the clients agree.
+
+    Reference: Jhunjhunwala, Wang and Joshi, "FedExP: Speeding Up Federated Averaging via Extrapolation", ICLR 2023.
+    """
+    return _served(Extrapolated())
 
 
 @recipe

@@ -9,6 +9,7 @@ from entrofed.servers.ccvr import CCVR
 from entrofed.servers.clipped import Clipped
 from entrofed.servers.concat import Concat, FewBatches
 from entrofed.servers.dynamic import Dynamic, DynamicRegularizer
+from entrofed.servers.extrapolated import Extrapolated
 from entrofed.servers.krum import Krum
 from entrofed.servers.median import Median
 from entrofed.servers.momentum import Momentum
@@ -24,6 +25,7 @@ SERVERS: dict[str, type[ServerRule]] = by_name(
     Scaffold,
     Dynamic,
     Momentum,
+    Extrapolated,
     FedAdam,
     FedYogi,
     FedAdagrad,
