@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from entrofed.backends import processes
 from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
 from entrofed.backends.processes import ProcessBackend, as_a_worker_wants_it
@@ -197,6 +198,22 @@ def test_ctrl_c_while_workers_start_is_not_lost():
     """It was ignored between the progress display and the first round, 8 times of 8."""
     with pytest.raises(KeyboardInterrupt), as_a_worker_wants_it():
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_while_workers_start_leaves_no_memory_behind(monkeypatch):
+    """Blocks of workers that had been started were left to Python's resource tracker, which complained."""
+    start, mine = processes._Worker._start, f"{_family()}{os.getpid()}-*"
+    before = set(MEMORY.glob(mine))
+
+    def interrupted(worker):
+        start(worker)
+        if worker._number == 1:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(processes._Worker, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ProcessBackend(2)
+    assert set(MEMORY.glob(mine)) == before
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 ``SOAK=10min SEED=0 make soak`` plays hostile updates and facts, mutated files, kills, full disks and schedules of
 faults by turns, and writes what came of it, counted, to ``soak.json`` as it goes. Exit code 1 if anything did not hold.
+A campaign that raises is told with its traceback and its seed, and left out from then on; the others go on.
 """
 
 import json
@@ -9,7 +10,9 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -67,23 +70,31 @@ def main() -> None:
         "faults": folders.schedules,
     }
     counts = {name: Counter[str]() for name in campaigns}
-    turns = dict.fromkeys(campaigns, 0)
+    turns, took = dict.fromkeys(campaigns, 0), dict.fromkeys(campaigns, 0.0)
     began = time.monotonic()
 
     def report() -> dict[str, Any]:
         return {
             "seconds": round(time.monotonic() - began, 1),
+            "seconds of each": {name: round(spent, 1) for name, spent in took.items()},
             "seeds": {name: [first, first + turns[name]] for name in turns},
             "counts": {name: dict(found) for name, found in counts.items()},
             "did not hold": sum(counts[name][what] for name in counts for what in BAD),
         }
 
     try:
-        while time.monotonic() - began < budget:
+        while campaigns and time.monotonic() - began < budget:
             name = min(campaigns, key=lambda name: counts[name][GOALS[name][0]] / GOALS[name][1])
-            counts[name].update(campaigns[name](first + turns[name]))
+            turn = time.monotonic()
+            try:
+                counts[name].update(campaigns[name](first + turns[name]))
+            except Exception:
+                sys.stderr.write(f"{name}, seed {first + turns[name]}:\n{traceback.format_exc()}")
+                counts[name]["raised"] += 1
+                del campaigns[name]
             logging.getLogger("entrofed").setLevel(logging.CRITICAL)
             turns[name] += 1
+            took[name] += time.monotonic() - turn
             write_whole(Path("soak.json"), json.dumps(report(), indent=2) + "\n")
     finally:
         processes.close()
@@ -92,4 +103,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with tempfile.TemporaryDirectory(prefix="soak-") as place:
+        tempfile.tempdir = os.environ["TMPDIR"] = place  # also of processes that are killed, or started anew
+        main()

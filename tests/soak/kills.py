@@ -1,6 +1,7 @@
 """Processes that die: runs, worker processes, Ray's actors. What is resumed or goes on has the bits of a quiet run."""
 
 import logging
+import multiprocessing
 import os
 import shutil
 import signal
@@ -8,7 +9,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -21,6 +21,9 @@ from entrofed.backends.processes import ProcessBackend
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
 from entrofed.files import write_whole
+
+PATIENCE = 300.0
+"""Seconds after which a cluster of Ray's is given up."""
 
 
 def _child(go: Callable[[], object], write: int | None) -> int:
@@ -90,8 +93,11 @@ def workers(seed: int, backend: ProcessBackend) -> dict[str, int]:
 
 def actors(seed: int, runs: int = 2) -> dict[str, int]:
     """Kill one of Ray's actors while the next round is played; in another process: Ray's threads are not forked."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(_actors, (seed, runs))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        try:
+            return pool.apply_async(_actors, (seed, runs)).get(PATIENCE)
+        except multiprocessing.TimeoutError:  # it hangs, or died
+            return {"clusters": 1, "failed": 1}
 
 
 def _actors(seed: int, runs: int) -> dict[str, int]:

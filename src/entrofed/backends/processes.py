@@ -69,10 +69,16 @@ class ProcessBackend(Backend):
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
         self._timeout = timeout
-        sweep_blocks()
-        self._workers = [_Worker(number, timeout) for number in range(workers)]
+        self._workers: list[_Worker] = []
         self._data: SharedArrays | None = None
         self._outbox, self._parameters = Outbox(), 0
+        sweep_blocks()
+        try:
+            for number in range(workers):
+                self._workers.append(_Worker(number, timeout))
+        except BaseException:
+            self.close()
+            raise
 
     def open(self, workload: Workload) -> None:
         """Give every worker the data and the model of an experiment."""
@@ -193,7 +199,11 @@ class _Worker:
         self._setting: Setting | None = None
         self._inbox, self._packer = SharedBlock(size=SPARE), Packer()
         self._outboxes, self._turn = [SharedBlock(size=SPARE), SharedBlock(size=SPARE)], 0
-        self._start()
+        try:
+            self._start()
+        except BaseException:
+            self._free()
+            raise
 
     def _start(self) -> None:
         START.set_forkserver_preload([__name__])
@@ -278,10 +288,13 @@ class _Worker:
             self._process.kill()
             self._process.join()
 
-    def close(self) -> None:
-        self._end(GRACE)
+    def _free(self) -> None:
         for block in (self._inbox, *self._outboxes):
             block.close()
+
+    def close(self) -> None:
+        self._end(GRACE)
+        self._free()
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from entrofed.core.admission import CLAIMED, credible
 from entrofed.core.arrivals import arrivals, update_bytes
 from entrofed.core.graphs import closed_neighbourhoods, mixing_matrix, spectral_gap
 from entrofed.core.job import Job
@@ -24,7 +25,7 @@ from entrofed.core.parts import ALL_CLIENTS, VALIDATION, Method
 from entrofed.core.records import ClientRecord, PeerRecord, Refusal, RoundRecord, Scalars, Stopwatch
 from entrofed.core.round import Evaluation, PeersEvaluated, Pooled, admitted, told_bytes
 from entrofed.core.tasks import Backend, ConsensusTask, PoolTask, TrainTasks
-from entrofed.core.types import Failure, PartState, State
+from entrofed.core.types import Failure, PartState, State, Update
 from entrofed.core.validation import check_first
 from entrofed.errors import ConfigError, EntrofedError
 from entrofed.info.entropy import effective_cohort
@@ -70,7 +71,32 @@ def _neighbourhoods(job: Job) -> tuple[list[NDArray[np.int64]], list[Job]]:
     if job.network is None:
         raise EntrofedError("a decentralized round needs a network of peers")
     hoods = closed_neighbourhoods(job.network.graph)
-    return hoods, [job.at(node, hood) for node, hood in enumerate(hoods)]
+    return hoods, [view_of(job, node, hood) for node, hood in enumerate(hoods)]
+
+
+def view_of(job: Job, node: int, hood: NDArray[np.int64]) -> Job:
+    """What one peer knows (:meth:`Job.at`); a neighbour has no more examples than can be believed beside the others."""
+    view = job.at(node, hood)
+    if job.rules.admission == "off":
+        return view
+    sizes = view.clients.sizes.copy()
+    limit = credible(sizes)
+    for i in np.flatnonzero((sizes > limit) & (hood != node)):
+        log.warning(CLAIMED, hood[i], sizes[i], int(limit))
+        sizes[i] = int(limit)
+    return replace(view, clients=replace(view.clients, sizes=sizes))
+
+
+def seen_by(view: Job, hood: NDArray[np.int64], updates: Sequence[Update]) -> tuple[Update, ...]:
+    """Updates numbered as in a peer's view, and with no more examples than the sender has there."""
+    places = np.searchsorted(hood, [update.client for update in updates])
+    sizes = view.clients.sizes[places].tolist()
+    if view.rules.admission == "off":
+        sizes = [0] * len(updates)
+    return tuple(
+        replace(update, client=place, num_examples=min(update.num_examples, size or update.num_examples))
+        for update, place, size in zip(updates, places.tolist(), sizes, strict=True)
+    )
 
 
 def _join(models: Sequence[Params], states: Sequence[PartState]) -> PartState:
@@ -129,9 +155,7 @@ def gossip_round(job: Job, state: State, backend: Backend, evaluation: Evaluatio
             state.round,
             models[node],
             own[node],
-            tuple(
-                replace(sent[k], client=i) for k, i in zip(got, np.searchsorted(hoods[node], got).tolist(), strict=True)
-            ),
+            seen_by(views[node], hoods[node], [sent[k] for k in got]),
         )
         for node, got in enough.items()
     ]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from entrofed.core.admission import bound
-from entrofed.core.gossip import peer_record, usable
+from entrofed.core.gossip import peer_record, seen_by, usable, view_of
 from entrofed.core.job import Job
 from entrofed.core.params import Params
 from entrofed.core.records import ClientRecord, PeerRecord, Refusal, RoundRecord, Stopwatch
@@ -158,15 +158,13 @@ class PeerRounds:
                 "round %d: %d usable models, quorum %d: the model stays", state.round + 1, len(got), job.rules.quorum
             )
             return None
-        ordered = [replace(got[n], client=int(np.searchsorted(self._hood, n))) for n in sorted(got)]
-        task = PoolTask(self._view(job), state.round, state.params, state.server, tuple(ordered))
+        view = view_of(job, self._node, self._hood)
+        ordered = seen_by(view, self._hood, [got[n] for n in sorted(got)])
+        task = PoolTask(view, state.round, state.params, state.server, ordered)
         found: Pooled = usable(self._backend.run([task])[0])
         if not found.enough:
             log.warning("round %d: %s: the model stays", state.round + 1, found.reason)
         return found if found.enough else None
-
-    def _view(self, job: Job) -> Job:
-        return job.at(self._node, self._hood)
 
     def _after(
         self, state: State, update: Update | None, pooled: Pooled | None, admission: PartState, *, awake: bool
