@@ -9,8 +9,10 @@ from uuid import uuid4
 
 import numpy as np
 import pytest
+import scipy.linalg  # noqa: F401 (it has a BLAS of its own)
 import torch
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
@@ -26,7 +28,9 @@ from entrofed.models.networks import build
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it
 settings.register_profile("patient", deadline=None, max_examples=50)  # a busy machine is no failure
 settings.load_profile("patient")
-torch.set_num_threads(1)  # or the threads of two tests at a time wait for each other; processes started here have all
+# One thread each, or those of two tests at a time wait for each other; processes started here have all.
+torch.set_num_threads(1)
+threadpool_limits(1, "blas")
 
 
 @pytest.fixture(autouse=True)

@@ -106,6 +106,7 @@ def test_tasks_have_one_thread_and_the_program_keeps_its_own(digits, bench, trai
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("compiled")
 def test_compiled_training_is_the_same_everywhere(digits, bench, training, two_workers, same):
     tasks, outcomes = tasks_for(bench, training, [0, 1, 2]), []
     for backend in (InlineBackend(), two_workers):

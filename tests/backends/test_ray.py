@@ -90,6 +90,14 @@ def check_same(one, two, chosen):
         np.testing.assert_array_equal(array, other.server[name])
 
 
+def check_on(backend, chosen, folder, **options):
+    """Played here and on the backend, it is the same."""
+    here, there = RunFolder(folder / "here"), RunFolder(folder / "there")
+    run(chosen, here, backend=InlineBackend())
+    run(chosen, there, backend=backend, **options)
+    check_same(here, there, chosen)
+
+
 def test_a_cluster_of_its_own(tmp_path):
     """Without an address, Ray is started for the run and stopped after it. Before there is one of the tests'."""
     assert "RAY_ADDRESS" not in os.environ
@@ -105,11 +113,7 @@ def test_the_same_bits_on_a_cluster_of_two_nodes(cluster, tmp_path):
     cases = [("fedavg", {}), ("scaffold", {}), ("inv_entropy", {}), ("fedep", RING), ("moon", RING), ("scaffold", RING)]
     try:
         for number, (method, sections) in enumerate(cases):
-            chosen = experiment(method, **sections)
-            here, there = RunFolder(tmp_path / f"here{number}"), RunFolder(tmp_path / f"there{number}")
-            run(chosen, here, backend=InlineBackend())
-            run(chosen, there, backend=backend)
-            check_same(here, there, chosen)
+            check_on(backend, experiment(method, **sections), tmp_path / str(number))
     finally:
         backend.close()
 
@@ -138,9 +142,6 @@ def test_models_of_peers_stay_in_the_object_store(cluster, tmp_path, monkeypatch
 @pytest.mark.parametrize("sections", [{}, RING], ids=["central", "peers"])
 def test_a_node_dies_in_mid_run(cluster, tmp_path, sections):
     nodes, second = cluster
-    chosen = experiment("fedep", rounds=6, **sections)
-    here, there = RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there")
-    run(chosen, here, backend=InlineBackend())
     backend = RayBackend(2)
 
     def observer(record):
@@ -148,17 +149,13 @@ def test_a_node_dies_in_mid_run(cluster, tmp_path, sections):
             nodes.remove_node(second, allow_graceful=False)
 
     try:
-        run(chosen, there, backend=backend, observer=observer)
+        check_on(backend, experiment("fedep", rounds=6, **sections), tmp_path, observer=observer)
     finally:
         backend.close()
-    check_same(here, there, chosen)
 
 
 def test_a_killed_actor_is_replaced(cluster, tmp_path):
     backend = RayBackend(2)
-    chosen = experiment("fedavg")
-    here, there = RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there")
-    run(chosen, here, backend=InlineBackend())
 
     def observer(record):
         if record.round == 1:
@@ -166,10 +163,9 @@ def test_a_killed_actor_is_replaced(cluster, tmp_path):
             time.sleep(0.5)
 
     try:
-        run(chosen, there, backend=backend, observer=observer)
+        check_on(backend, experiment("fedavg"), tmp_path, observer=observer)
     finally:
         backend.close()
-    check_same(here, there, chosen)
 
 
 def test_a_users_own_code_gets_to_actors(head, tmp_path):
@@ -188,11 +184,9 @@ def test_a_users_own_code_gets_to_actors(head, tmp_path):
     chosen = parse({**chosen.model_dump(exclude_unset=True), "method": {"cohort": 3, "objective": f"{code}:Smoothed"}})
     backend = RayBackend(1)
     try:
-        run(chosen, RunFolder(tmp_path / "there"), backend=backend)
+        check_on(backend, chosen, tmp_path)
     finally:
         backend.close()
-    run(chosen, RunFolder(tmp_path / "here"), backend=InlineBackend())
-    check_same(RunFolder(tmp_path / "here"), RunFolder(tmp_path / "there"), chosen)
 
 
 def test_an_array_goes_to_the_object_store_once():

@@ -11,6 +11,8 @@ from entrofed.models.networks import build
 from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 
+pytestmark = pytest.mark.xdist_group("compiled")  # or the compiler is loaded, and its headers compiled, several times
+
 
 def batch(size, shape, seed=0):
     g = torch.Generator().manual_seed(seed)

@@ -258,6 +258,7 @@ def test_augmented_batches_are_drawn_anew_each_epoch(digits, bench, training):
 
 @pytest.mark.parametrize(("name", "most"), [("digits_mlp", None), ("cnn", None), ("digits_mlp", 0.5)])
 @pytest.mark.slow
+@pytest.mark.xdist_group("compiled")
 def test_compiled_training_agrees_with_eager(digits, make_bench, training, name, most):
     made = make_bench(name)
     training = replace(training, epochs=1, lr=0.01, clip_gradients=most)

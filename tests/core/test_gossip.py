@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.backends.processes import ProcessBackend
 from entrofed.core.job import Network
 from entrofed.errors import ConfigError
 from entrofed.experiment.build import prepare
@@ -101,19 +100,12 @@ def test_scaffold_on_a_full_graph_is_the_central_one(tmp_path):
     np.testing.assert_allclose(peers.server["values"][0], server.params.values, rtol=1e-4, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def workers():
-    backend = ProcessBackend(2)
-    yield backend
-    backend.close()
-
-
 @pytest.mark.parametrize("method", ["fedep", "scaffold", "moon", "fedavgm"])
-def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
+def test_interrupted_and_spread_over_processes(tmp_path, two_workers, method):
     more = {"topology": {"up": 0.7, "message_loss": 0.2}, "faults": {"dropout": 0.2}}
     whole, one = play(tmp_path / "whole", experiment(4, {"name": method}, **more))
-    play(tmp_path / "halves", experiment(2, {"name": method}, **more), workers)
-    halves, two = play(tmp_path / "halves", experiment(4, {"name": method}, **more), workers, resume=True)
+    play(tmp_path / "halves", experiment(2, {"name": method}, **more), two_workers)
+    halves, two = play(tmp_path / "halves", experiment(4, {"name": method}, **more), two_workers, resume=True)
     assert without_seconds(whole) == without_seconds(halves)
     for name, array in one.server.items():
         np.testing.assert_array_equal(array, two.server[name])

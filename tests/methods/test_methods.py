@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.backends.processes import ProcessBackend
 from entrofed.experiment.build import prepare
 from entrofed.experiment.checkpoint import Checkpoints
 from entrofed.experiment.client_state import ClientStateStore
@@ -16,13 +15,6 @@ from entrofed.experiment.runner import run
 from entrofed.registry import known
 
 OPTIONS = {"fedconcat": {"server": {"name": "concat", "clusters": 2, "encoder_rounds": 2}}}
-
-
-@pytest.fixture(scope="module")
-def workers():
-    backend = ProcessBackend(2)
-    yield backend
-    backend.close()
 
 
 def experiment(method, rounds, **more):
@@ -53,12 +45,12 @@ def outcome(folder, chosen):
 
 
 @pytest.mark.parametrize("method", sorted(known("method")))
-def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
+def test_interrupted_and_spread_over_processes(tmp_path, two_workers, method):
     whole, halves = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves")
     long, short = experiment(method, 4), experiment(method, 2)
     run(long, whole, backend=InlineBackend())
-    run(short, halves, backend=workers)
-    run(long, halves, backend=workers, resume=True)
+    run(short, halves, backend=two_workers)
+    run(long, halves, backend=two_workers, resume=True)
     (one, records), (two, again) = outcome(whole, long), outcome(halves, long)
     assert records == again
     np.testing.assert_array_equal(one.params.values, two.params.values)
@@ -69,10 +61,10 @@ def test_interrupted_and_spread_over_processes(tmp_path, workers, method):
 
 
 @pytest.mark.parametrize("method", ["fedavg", "moon"])
-def test_an_optimizer_that_persists(tmp_path, workers, method):
+def test_an_optimizer_that_persists(tmp_path, two_workers, method):
     whole, halves = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves")
     long, short = (experiment(method, rounds, persist_optimizer=True) for rounds in (4, 2))
     run(long, whole, backend=InlineBackend())
-    run(short, halves, backend=workers)
-    run(long, halves, backend=workers, resume=True)
+    run(short, halves, backend=two_workers)
+    run(long, halves, backend=two_workers, resume=True)
     assert outcome(whole, long)[1] == outcome(halves, long)[1]

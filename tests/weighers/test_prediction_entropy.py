@@ -7,7 +7,6 @@ import pytest
 
 from entrofed.backends.base import Workload
 from entrofed.backends.inline import InlineBackend
-from entrofed.backends.processes import ProcessBackend
 from entrofed.client.evaluate import predictions
 from entrofed.client.runtime import ClientRuntime
 from entrofed.core.params import Params
@@ -77,7 +76,7 @@ def test_the_share_is_set_aside():
         prepare(experiment(validation=1e-9))
 
 
-def test_one_pass_equals_a_pass_for_each_model():
+def test_one_pass_equals_a_pass_for_each_model(two_workers):
     setup = prepare(experiment(validation=0.9))  # several pieces
     samples = setup.federation.data.validation_size
     models = [Params((setup.params.values * scale).astype(np.float32), setup.params.counters) for scale in (1, 2, 5)]
@@ -98,10 +97,6 @@ def test_one_pass_equals_a_pass_for_each_model():
     p = model.module(inputs.for_model(inputs.standardize(x))).softmax(1).detach().numpy().astype(np.float64)
     assert together.entropies[1] == pytest.approx(-(p * np.log2(p)).sum(), rel=1e-5)
 
-    workers = ProcessBackend(2)
-    try:
-        workers.open(Workload(setup.federation, setup.build, setup.layout))
-        spread = predictions(workers, samples, models)
-    finally:
-        workers.close()
+    two_workers.open(Workload(setup.federation, setup.build, setup.layout))
+    spread = predictions(two_workers, samples, models)
     assert spread.entropies.tolist() == together.entropies.tolist()
