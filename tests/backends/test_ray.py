@@ -29,7 +29,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def head():
+def started():
     """A cluster of one node, quick to notice that another is gone."""
     quickly = {
         "health_check_initial_delay_ms": 500,
@@ -38,10 +38,16 @@ def head():
         "health_check_failure_threshold": 4,
     }
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "_system_config": quickly})
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
     yield made
-    ray.shutdown()
     made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def head(started):
+    """The cluster, which this process belongs to."""
+    ray.init(address=started.address, log_to_driver=False, logging_level="ERROR")
+    yield started
+    ray.shutdown()
 
 
 @pytest.fixture
@@ -98,8 +104,9 @@ def check_on(backend, chosen, folder, **options):
     check_same(here, there, chosen)
 
 
+@pytest.mark.usefixtures("started")
 def test_a_cluster_of_its_own(tmp_path):
-    """Without an address, Ray is started for the run and stopped after it. Before there is one of the tests'."""
+    """Without an address, Ray is started for the run and stopped after it, whatever other cluster is on the machine."""
     assert "RAY_ADDRESS" not in os.environ
     chosen = experiment("fedavg", rounds=1, engine={"backend": "ray", "workers": 1})
     run(chosen, RunFolder(tmp_path / "there"))

@@ -129,8 +129,9 @@ class RayBackend(Backend):
         self._started = not ray.is_initialized()
         if self._started:
             os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-            here = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": workers, "include_dashboard": False}
-            self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **here)
+            new = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            where = {} if os.environ.get("RAY_ADDRESS") else new
+            self._ray.init(log_to_driver=False, logging_level=logging.ERROR, **where)
         self._class = self._ray.remote(_Actor)
         self._workload: Any = None
         self._stored: dict[int, tuple[Leaf, Any]] = {}
