@@ -91,6 +91,23 @@ def test_a_full_disk(go: Go, monkeypatch: pytest.MonkeyPatch, writes: int) -> No
     assert bits("broken") == bits("whole")
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new", "there"])
+def test_a_read_only_folder(go: Go, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    """It ended as an unexpected error; root can write wherever the file system lets it, so this one does not."""
+    if there:
+        assert go("run", "iris.toml").code == 0
+
+    def read_only(*args: Any, **named: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    with monkeypatch.context() as during:
+        during.setattr(os, "open" if there else "mkdir", read_only)
+        failed = go("run", "iris.toml", "--resume")
+    assert failed.code == 2
+    assert "cannot be written to: Read-only file system; choose another folder" in failed.err
+    assert "unexpected" not in failed.err
+
+
 def test_digests_are_remembered_and_verify_forces_them(go: Go, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SHIPPED, tmp_path / "shipped")
     for module in (catalog, fetch):
