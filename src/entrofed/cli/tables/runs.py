@@ -16,7 +16,7 @@ from entrofed.core.plugins import PART_KINDS
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
 from entrofed.experiment.stored import StoredRun, find_stored
-from entrofed.experiment.summary import asked_metrics, asked_of
+from entrofed.experiment.summary import asked_metrics, asked_of, diverged
 from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
 
@@ -90,6 +90,8 @@ def show_run(run: StoredRun, console: Console, target: float | None = None) -> N
     setting.add_row("rounds", f"{len(records)} of {heading.rounds}" + ("" if summary else " (unfinished)"))
     console.rule(escape(run.label))
     console.print(setting)
+    if summary is None and records and (lost := diverged(records[-1])):
+        console.print(_plain(lost), highlight=False, soft_wrap=True)
     tests = [(record, record.test) for record in records if record.test is not None]
     if not tests:
         return
