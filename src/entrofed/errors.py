@@ -76,7 +76,7 @@ def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
     """
     names = sorted(allowed)
     near = [name for name in get_close_matches(found, names, n=1, cutoff=0.5) if _alike(found, name)]
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = f"; did you mean {near[0]!r}?" if near else ""
     return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names) or 'none'})")
 
 

@@ -66,7 +66,7 @@ def test_a_name_in_a_package() -> None:
     ("source", "name", "said"),
     [
         ("class MyNet: pass", "MyNett", "unknown name in {path}: 'MyNett'; did you mean 'MyNet'? (known: MyNet)"),
-        ("import os\n_hidden = 1", "Thing", "unknown name in {path}: 'Thing'. (known: none)"),
+        ("import os\n_hidden = 1", "Thing", "unknown name in {path}: 'Thing' (known: none)"),
         ("class Thing(\n", "Thing", "{path} cannot be loaded: {path}, line 1: '(' was never closed"),
         (
             "x = 1\nx = [][0]\n",

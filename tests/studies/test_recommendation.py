@@ -49,6 +49,11 @@ def test_a_gain_is_recommended(plain):
     assert "results.md" in found.unknown
 
 
+def test_classes_that_are_always_there_are_no_difference(plain):
+    always = tuple(replace(one, all_there=1.0) for one in plain.selectors)
+    assert "every class in 100% of the rounds, as those do." in said(replace(plain, selectors=always))
+
+
 @pytest.mark.parametrize("gain", [about(0.04), about(0.2, 0.3)])
 def test_no_gain_is_called_none(plain, gain):
     best = replace(plain.selectors[0], gain=gain)

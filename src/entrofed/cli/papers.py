@@ -100,7 +100,8 @@ def reproduce(
         emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=planning.judged(runs))
     else:
         _show_verdicts(runs)
-        console.print(f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]")
+        words = f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]"
+        console.print(words, soft_wrap=True)
     raise_failed(failed, len(left))
 
 

@@ -74,6 +74,7 @@ def play(out: Path, seeds: int, console: Console, *, every_method: bool = False)
 
     report = out / "report.html"
     write_report([folder for _, folder in runs], report, title="Quickstart: methods on skewed digits")
-    console.print(f"Results: {out}; to look at: {report}", highlight=False)
+    console.print(f"Results: {out}; to look at: {report}", highlight=False, soft_wrap=True)
     command = "entrofed" if shutil.which("entrofed") else os.path.relpath(sys.argv[0])
-    console.print(f"Next: [bold]{command} show {out / methods[0]}[/bold], or [bold]{command} parts[/bold]")
+    words = f"Next: [bold]{command} show {out / methods[0]}[/bold], or [bold]{command} parts[/bold]"
+    console.print(words, soft_wrap=True)

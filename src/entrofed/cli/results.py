@@ -31,7 +31,7 @@ def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
     if as_json:
         emit("ls", folder=folder, runs=found)
     else:
-        terminal.console.print(runs_table(found))
+        terminal.console.print(runs_table(found, folder))
 
 
 def show(

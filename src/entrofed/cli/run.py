@@ -57,7 +57,7 @@ def run(
     if verify:
         _verify([first], data_dir)
     play_all(runs, terminal.console, data_dir, resume=resume, overwrite=overwrite, jobs=jobs)
-    terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]")
+    terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]", soft_wrap=True)
 
 
 def resume(

@@ -102,10 +102,12 @@ def _selection(findings: Findings, best: Chosen | None, worth: Chosen | None) ->
         if as_good is not None
         else f"Random cohorts of up to {findings.sizes[-1].size} clients do not get there."
     )
+    there, there_by_chance = f"{worth.all_there:.0%}", f"{by_chance.all_there:.0%}"
+    beside = ", as those do" if there == there_by_chance else f" instead of {there_by_chance}"
     return (
         f"Choose with {worth.title}: its cohorts of {findings.cohort} have {worth.entropy.mean:.2f} bits instead of "
-        f"the {by_chance.entropy.mean:.2f} of random ones, and hold every class in {worth.all_there:.0%} of the rounds "
-        f"instead of {by_chance.all_there:.0%}. {instead}"
+        f"the {by_chance.entropy.mean:.2f} of random ones, and hold every class in {there} of the rounds{beside}. "
+        f"{instead}"
     )
 
 

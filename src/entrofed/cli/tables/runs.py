@@ -5,9 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from entrofed.cli.console import CONTROL
@@ -19,6 +20,9 @@ from entrofed.experiment.stored import StoredRun, find_stored
 from entrofed.experiment.summary import asked_metrics, asked_of, diverged
 from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
+
+NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+"""Tables of many columns, which fit 80 letters."""
 
 
 def status_of(summary: Mapping[str, Any] | None) -> str:
@@ -49,16 +53,18 @@ def listed(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def runs_table(runs: Iterable[Mapping[str, Any]]) -> Table:
-    """Runs as :func:`listed` has them."""
-    table = Table("run", "data", "method", "rounds", "status", "accuracy", "best")
-    table.columns[0].no_wrap = True
+def runs_table(runs: Iterable[Mapping[str, Any]], folder: Path) -> Table:
+    """Runs below a folder as :func:`listed` has them; what is too long for its column goes on in the next line."""
+    table = Table(*(Column(name, overflow="fold") for name in ("run", "data", "method", "rounds")), **NARROW)
+    for name in ("accuracy", "best"):
+        table.add_column(name, no_wrap=True)
     for run in runs:
+        below = run["path"].relative_to(folder)
+        played = [f"{run['played']}/{run['rounds']}"] if "rounds" in run else []
         table.add_row(
-            escape(run["run"]),
+            escape(str(below) if len(below.parts) > 1 else run["run"]),
             *(cell(run.get(key)) for key in ("data", "method")),
-            f"{run['played']}/{run['rounds']}" if "rounds" in run else "",
-            run["status"],
+            " ".join([*played, *([] if run["status"] == "finished" else [run["status"]])]),
             *(cell(run.get(key), ".4f") for key in ("accuracy", "best")),
         )
     return table
@@ -97,7 +103,8 @@ def show_run(run: StoredRun, console: Console, target: float | None = None) -> N
         return
     console.print("accuracy", sparkline([test.accuracy for _, test in tests]))
     table = Table(
-        "round", "cohort", "effective", "entropy", "train loss", "test loss", "accuracy", "macro F1", "refused"
+        *("round", "cohort", "effective", "entropy", "train\nloss", "test\nloss", "accuracy", "macro\nF1", "refused"),
+        **NARROW,
     )
     table.caption = "effective: 1 / sum of squared weights; entropy: of the cohort's pooled labels, in bits"
     some = tests if len(tests) <= 12 else [*tests[:: math.ceil(len(tests) / 11)], tests[-1]]
