@@ -175,6 +175,15 @@ def test_a_killed_actor_is_replaced(cluster, tmp_path):
         backend.close()
 
 
+def test_an_actor_that_is_gone_before_the_run_is_replaced(cluster, tmp_path):
+    backend = RayBackend(2)
+    try:
+        ray.kill(backend._actors[1])
+        check_on(backend, experiment("fedavg", rounds=2), tmp_path)
+    finally:
+        backend.close()
+
+
 def test_a_users_own_code_gets_to_actors(head, tmp_path):
     """A file that an experiment refers to, and functions that no module has."""
     (tmp_path / "nets.py").write_text(

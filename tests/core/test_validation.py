@@ -45,6 +45,7 @@ REFUSED = {
     "nothing": (None, "not an update: NoneType"),
     "something else": ({"client": 3}, "not an update: dict"),
     "a model alone": (good().params, "not an update: Params"),
+    "a loss of an endless number": (good(train_loss=2**70), "its training loss has 71 bits; at most 63 are read"),
     "foreign client": (good(7), "answer in the name of client 7"),
     "no model": (good(params=None), "no model but NoneType"),
     "float64": (with_values(np.zeros(8)), "parameters of type float64, expected float32"),

@@ -5,8 +5,10 @@ import multiprocessing
 import os
 import shutil
 import signal
+import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +73,7 @@ def runs(seed: int) -> dict[str, int]:
             run(experiment(number), folder, resume=True)
             found["different"] += result(folder.path) != right
         except Exception:
+            sys.stderr.write(f"kills, seed {seed}:\n{traceback.format_exc()}")
             found["failed"] += 1
     finally:
         shutil.rmtree(place)
@@ -139,6 +142,7 @@ def _killed(seed: int, backend: Backend, what: str, kill: Callable[[], bool]) ->
         run(experiment(number), folder, backend=backend, observer=after)
         found["different"] += result(folder.path) != result(unbroken(number))
     except Exception:
+        sys.stderr.write(f"{what}, seed {seed}:\n{traceback.format_exc()}")
         found["failed"] += 1
     finally:
         shutil.rmtree(place)

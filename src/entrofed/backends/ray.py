@@ -153,7 +153,14 @@ class RayBackend(Backend):
         except TypeError as error:
             why = str(error.__cause__ or error)
             raise ConfigError(f"the network cannot be sent to Ray's actors: {why}; {REMEDY}") from error
-        self._ray.get([actor.open.remote(self._workload, place) for place, actor in enumerate(self._actors)])
+        opened = [actor.open.remote(self._workload, place) for place, actor in enumerate(self._actors)]
+        for place, done in enumerate(opened):
+            try:
+                self._ray.get(done)
+            except self._ray.exceptions.RayError as error:
+                if type(error).__name__ not in LOST:
+                    raise
+                self._replace(place)
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Do the tasks, longest first, on whichever actor is free."""

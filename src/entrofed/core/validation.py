@@ -84,6 +84,8 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
     ):
         if not isinstance(value, float | int | np.floating | np.integer):
             return f"its {what} is not a number: {str(value)[:50]}"
+        if isinstance(value, int) and value.bit_length() > 63:  # numpy would make an array of objects of it
+            return f"its {what} has {value.bit_length()} bits; at most 63 are read"
     for what, array in answer.client_state.items():
         if not isinstance(what, str) or not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             return f"{str(what)[:50]}, which it keeps, is not an array of numbers"
