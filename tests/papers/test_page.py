@@ -63,7 +63,8 @@ def test_a_sentence_for_each_table():
     rows = Pool(IRIS, runs_of(VALUES, CELLS)).gains()
     assert list(sentences(table, rows, "percent")) == [
         "Entropy, over 3 cells with 3 seeds: shown better than FedAvg (+3.00); not shown to differ from FedProx "
-        "(+0.33); it does worse than equal weights (-7.00) and no better than its own weights shuffled (+0.00)."
+        "(+0.33); beside its controls shown worse than equal weights (-7.00); not shown to differ from its own weights "
+        "shuffled (+0.00)."
     ]
     assert list(sentences(table, [], "percent")) == [
         "Entropy: nothing is shown; its runs, or those of all others, are missing or had not settled."
@@ -71,6 +72,8 @@ def test_a_sentence_for_each_table():
     once = Pool(IRIS, [run for run in runs_of(VALUES, CELLS) if run.seed == 0]).gains()
     [sentence] = sentences(table, once, "percent")
     assert "one seed a cell, so that nothing is shown, against FedAvg (+3.00)" in sentence
+    assert "beside its controls one seed a cell, so that nothing is shown, against equal weights (-7.00)" in sentence
+    assert "better" not in sentence
 
 
 def test_a_family_says_what_it_holds():

@@ -123,44 +123,33 @@ def sentences(table: Table, rows: Sequence[Pooled], unit: str) -> Iterator[str]:
             yield f"{own}: nothing is shown; its runs, or those of all others, are missing or had not settled."
             continue
         rivals = [row for row in mine if row.against not in table.controls]
-        words = [_compared(rivals, unit)] if rivals else []
+        words = [_compared(rivals, table, unit)] if rivals else []
         plain = [row for row in mine if row.against == "Uniform" or row.against in table.shuffled]
-        words += [_controls(plain, table, unit)] if plain else []
+        words += [f"beside its controls {_compared(plain, table, unit)}"] if plain else []
         cells, seeds = max(row.cells for row in mine), sorted({n for row in mine for n in row.seeds})
         many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else _many(seeds[0], "seed")
         yield f"{own}, over {_many(cells, 'cell')} with {many}: {'; '.join(words)}."
 
 
-def _compared(rows: Sequence[Pooled], unit: str) -> str:
-    parts = []
-    for outcome, words in (("better", "shown better than"), ("worse", "shown worse than")):
-        if found := [row for row in rows if shown(row) == outcome]:
-            parts.append(f"{words} {_gains(found, unit)}")
-    if found := [row for row in rows if shown(row) == "open"]:
-        parts.append(f"not shown to differ from {_gains(found, unit)}")
-    if found := [row for row in rows if not shown(row)]:
-        parts.append(f"one seed a cell, so that nothing is shown, against {_gains(found, unit)}")
-    return "; ".join(parts)
+def _compared(rows: Sequence[Pooled], table: Table, unit: str) -> str:
+    def gains(outcome: str) -> str:
+        found = [row for row in rows if shown(row) == outcome]
+        return ", ".join(f"{_named(row.against, table)} ({signed(row.difference, unit)})" for row in found)
+
+    words = {
+        "better": "shown better than",
+        "worse": "shown worse than",
+        "open": "not shown to differ from",
+        "": "one seed a cell, so that nothing is shown, against",
+    }
+    return "; ".join(f"{said} {found}" for outcome, said in words.items() if (found := gains(outcome)))
 
 
-def _controls(rows: Sequence[Pooled], table: Table, unit: str) -> str:
-    """Whether its weights, or its choice, are worth anything."""
-
-    def name(row: Pooled) -> str:
-        return "its own weights shuffled" if row.against in table.shuffled else "equal weights"
-
-    better = [row for row in rows if shown(row) == "better"]
-    other = [row for row in rows if shown(row) != "better"]
-    parts = [f"better than {name(row)} ({signed(row.difference, unit)})" for row in better]
-    parts += [
-        f"{'worse than' if shown(row) == 'worse' else 'no better than'} {name(row)} ({signed(row.difference, unit)})"
-        for row in other
-    ]
-    return f"it does {' and '.join(parts)}" if not better else f"it is {' and '.join(parts)}"
-
-
-def _gains(rows: Sequence[Pooled], unit: str) -> str:
-    return ", ".join(f"{row.against} ({signed(row.difference, unit)})" for row in rows)
+def _named(column: str, table: Table) -> str:
+    """The controls by what they tell: whether its weights, or its choice, are worth anything."""
+    if column in table.shuffled:
+        return "its own weights shuffled"
+    return "equal weights" if column == "Uniform" and column in table.controls else column
 
 
 def _many(number: int, what: str) -> str:
