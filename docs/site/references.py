@@ -33,7 +33,11 @@ def commands() -> str:
 
     text = app.generate_docs(heading_level=1)
     start = text.index("## entrofed ")
-    return re.sub(r"(?<!`)``([^`\n]+)``", r"`\1`", text[start:]).replace("**Parameters**:\n\n", "")
+    return (
+        re.sub(r"(?<!`)``([^`\n]+)``", r"`\1`", text[start:])
+        .replace("**Parameters**:\n\n", "")
+        .replace(" *[default: False]*", "")
+    )
 
 
 def methods() -> str:
@@ -52,7 +56,9 @@ def parts() -> str:
     for kind in PART_KINDS:
         rows = []
         for name, part in known(kind).items():
-            options = ", ".join(f"`{field.name} = {field.default!r}`" for field in _options(part))
+            options = ", ".join(
+                f"`{field.name} = {getattr(field.default, 'name', field.default)!r}`" for field in _options(part)
+            )
             rows.append((f"`{name}`", _words(_first_line(part)), options, str(getattr(part, "reference", ""))))
         sections.append(f"### `{kind}`\n\n{_table((kind, 'what it does', 'defaults', 'reference'), rows)}")
     return "\n\n".join(sections)

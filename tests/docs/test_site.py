@@ -40,6 +40,14 @@ def test_references_are_complete() -> None:
     assert all(pages.count(mark) == 1 for mark in written)
 
 
+def test_every_option_is_explained() -> None:
+    page = references()["<!-- commands -->"]()
+    options = re.findall(r"^\* `(--[^`]+)`:?(.*)$", page, re.MULTILINE)
+    assert len(options) > 100
+    assert [name for name, about in options if not re.sub(r"\*\[[^]]*\]\*", "", about).strip()] == []
+    assert "--empty-" not in page  # an option without values, which nobody needs
+
+
 def test_public_names_are_all_in_the_reference() -> None:
     page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
     listed = {line.rpartition(".")[2] for line in page.splitlines() if line.startswith("::: ")}

@@ -11,8 +11,10 @@ from flwr.app import MetricRecord
 from tests.cli.calls import caller
 from tests.flower.fake import Federation, bits, iris, start
 
-from entrofed.experiment.run_folder import RunFolder
+import entrofed as ef
+from entrofed.experiment.run_folder import RunFolder, find_runs
 from entrofed.flower.folder import metrics_of
+from entrofed.report.collect import read_groups
 
 
 def evaluated(number, arrays):
@@ -46,10 +48,22 @@ def test_every_command_that_looks_at_runs_knows_it(folder, capsys, tmp_path, mon
     assert go("export", str(folder), "--to", "model.safetensors").code == 0
     assert go("report", str(folder), "-o", "page.html").code == 0
     assert "fedentopt" in Path("page.html").read_text()
-    code, _, err = go("export", str(folder), "--to", "model.onnx")
-    assert (code != 0, "unexpected" in err) == (True, False)
+    code, _, err = go("export", str(folder), "--to", "model.pt2")
+    assert (code, "a Flower app's" in err, ".safetensors works always" in err) == (2, True, True)
     code, _, err = go("resume", str(folder))
     assert (code, "unexpected" in err) == (2, False)
+
+
+def test_deployed_runs_side_by_side_are_compared(folder, capsys, tmp_path, monkeypatch):
+    """Two runs of one seed in folders side by side were taken for one experiment, and one of them was lost."""
+    monkeypatch.chdir(tmp_path)
+    start(Federation.of(iris()), "fedavg", folder=tmp_path / "second", evaluate_fn=evaluated)
+    go = caller(capsys)
+    rows = json.loads(go("compare", "first", "second", "--json").out)["experiments"]
+    assert [(row["experiment"], row["seeds"]) for row in rows] == [("first", 1), ("second", 1)]
+    opened = ef.compare(ef.open_run("second"), ef.open_run("first"))
+    assert [row["experiment"] for row in opened.rows] == ["second", "first"]
+    assert [group.name for group in read_groups(find_runs([tmp_path]))] == ["first", "second"]
 
 
 def test_it_goes_on_with_more_rounds(folder):

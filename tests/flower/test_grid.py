@@ -233,6 +233,17 @@ def test_a_node_that_is_silent_is_waited_for_once(monkeypatch):
     assert not waits
 
 
+def test_a_silent_node_is_named_once(caplog):
+    """A simulation that took four minutes to start said it every second of each node."""
+    grid, roster = grid_of(n5="a", n6="b"), Roster()
+    grid.nodes[6].tamper["query"] = mute
+    for _ in range(3):
+        roster.refresh(grid, 0.05)
+    assert [message for message in caplog.messages if "does not answer" in message] == [
+        "node 6 does not answer, and is left out until it does: no reply before the deadline"
+    ]
+
+
 def test_an_answer_that_comes_late_is_taken(monkeypatch):
     grid, roster, late = grid_of(n5="a", n6="b"), Roster(), []
     grid.nodes[6].tamper["query"] = lambda request, reply: late.append(reply) or []

@@ -57,7 +57,7 @@ def compare(*results: Result | str | Path, against: str | None = None) -> Compar
     """
     if not results:
         raise ConfigError("compare() needs at least one result")
-    folders = [Path(item) if isinstance(item, str | Path) else item.path.parent for item in results]
+    folders = [Path(item) if isinstance(item, str | Path) else item.folders[0].home for item in results]
     places = [folder.name for folder in folders]
     rows = sorted(
         comparison(folders), key=lambda row: places.index(row["experiment"]) if row["experiment"] in places else -1
@@ -66,7 +66,9 @@ def compare(*results: Result | str | Path, against: str | None = None) -> Compar
         return Comparison(rows, [])
     names = {row["experiment"]: row["experiment"] for row in rows}
     methods = {
-        item.folders[0].experiment().method.name: item.path.parent.name for item in results if isinstance(item, Result)
+        item.folders[0].experiment().method.name: item.folders[0].home.name
+        for item in results
+        if isinstance(item, Result)
     }
     known = methods | names
     if against not in known:

@@ -161,8 +161,8 @@ def open_run(path: str | Path) -> Result:
     folders = sorted(find_runs([Path(path)]), key=lambda folder: folder.experiment().seed)
     if not folders:
         raise ConfigError(f"{path}: there is no run here (a run folder holds experiment.toml)")
-    if len({folder.path.parent for folder in folders}) > 1:
-        several = ", ".join(sorted({folder.path.parent.name for folder in folders}))
+    if len({folder.home for folder in folders}) > 1:
+        several = ", ".join(sorted({folder.home.name for folder in folders}))
         raise ConfigError(f"{path}: there are several experiments here ({several}); open one of them")
     return Result(tuple(folders))
 

@@ -34,14 +34,21 @@ def advise(
     ] = None,
     rounds: Annotated[int, Parameter(help="Rounds that each selector plays.")] = 100,
     seeds: Annotated[int, Parameter(help="How often it plays them, with other draws.")] = 5,
-    buffer: Annotated[tuple[float, ...], Parameter(help="Buffer sizes to try, as shares of the clients.")] = (
+    buffer: Annotated[
+        tuple[float, ...], Parameter(help="Buffer sizes to try, as shares of the clients.", negative="")
+    ] = (
         0.0,
         0.3,
         0.5,
         0.7,
         0.9,
     ),
-    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.1, 0.5, 1.0, 5.0),
+    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.", negative="")] = (
+        0.1,
+        0.5,
+        1.0,
+        5.0,
+    ),
     client: Client = None,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,

@@ -37,6 +37,9 @@ Unset = Annotated[
 DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]
+Clients = Annotated[int, Parameter(help="How many clients there are.")]
+Rounds = Annotated[int, Parameter(help="Rounds of each run.")]
+Seeds = Annotated[int, Parameter(help="Seeds of each setting, from 0 on.")]
 Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
 JOBS = "Runs that are played at once, each on a core of its own"
 Jobs = Annotated[int, Parameter(help=f"{JOBS}.")]

@@ -67,7 +67,9 @@ def data_describe(
     label: Annotated[str | None, Parameter(help="The column (or array) that holds the classes.")] = None,
     client: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,
     test: Annotated[str | None, Parameter(help="The share of rows for testing, a column, or another file.")] = None,
-    features: Annotated[tuple[str, ...] | None, Parameter(help="The columns to use; all others are left out.")] = None,
+    features: Annotated[
+        tuple[str, ...] | None, Parameter(help="The columns to use; all others are left out.", negative="")
+    ] = None,
     drop: Annotated[tuple[str, ...], Parameter(help="Columns to leave out.", negative="")] = (),
     missing: Annotated[
         Literal["refuse", "impute", "drop_rows"], Parameter(help="What to do about missing values.")
@@ -75,7 +77,9 @@ def data_describe(
     kind: Annotated[
         Literal["image", "table", "text", "tensor"] | None, Parameter(help="What the samples of arrays are.")
     ] = None,
-    size: Annotated[tuple[int, int] | None, Parameter(help="Height and width that pictures are resized to.")] = None,
+    size: Annotated[
+        tuple[int, int] | None, Parameter(help="Height and width that pictures are resized to.", negative="")
+    ] = None,
     plot: Annotated[Path | None, Parameter(help="Draw who holds what, as .png, .svg or .json.")] = None,
     as_json: AsJson = False,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"], help="Write the [data] section to a file.")] = None,

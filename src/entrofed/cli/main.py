@@ -14,7 +14,7 @@ from entrofed import __version__
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.advise import advise
-from entrofed.cli.console import RUNS, DataDir, Out, in_options
+from entrofed.cli.console import RUNS, DataDir, Out, Seeds, in_options
 from entrofed.cli.data import data_app
 from entrofed.cli.explain import explain
 from entrofed.cli.leaderboard import leaderboard
@@ -47,7 +47,7 @@ app.register_install_completion_command()
 def quickstart(
     *,
     out: Out = RUNS / "quickstart",
-    seeds: int = 3,
+    seeds: Seeds = 3,
     every_method: Annotated[bool, Parameter(name="--all", help="Every method there is; minutes.", negative="")] = False,
 ) -> None:
     """Compare methods on skewed clients in under a minute, with data that is already here."""
@@ -99,7 +99,11 @@ def parts(
 
 
 @flower_app.command(name="new")
-def flower_new(folder: Path, *, method: Annotated[str, completion.completed(completion.methods)] = "fedentopt") -> None:
+def flower_new(
+    folder: Path,
+    *,
+    method: Annotated[str, completion.completed(completion.methods, help="Any that Flower can play.")] = "fedentopt",
+) -> None:
     """Write a Flower app that runs: server, clients and task on data that is already here."""
     from entrofed.flower.new import new_app
 

@@ -45,7 +45,7 @@ def reproduce(
     cell: Annotated[list[str] | None, Parameter(help="Only these cells of the table.", negative="")] = None,
     column: Annotated[list[str] | None, Parameter(help="Only these columns.", negative="")] = None,
     rounds: Annotated[int | None, Parameter(help="Instead of the paper's.")] = None,
-    seeds: int | None = None,
+    seeds: Annotated[int | None, Parameter(help="How many, from seed 0 on (default: 3).")] = None,
     budget: Annotated[
         str | None, Parameter(help="Time to spend, such as 30min: rounds and seeds are cut until it fits.")
     ] = None,
@@ -137,7 +137,7 @@ def reproduce_collect(
 def reproduce_page(
     *,
     results: Annotated[Path, Parameter(help="Where the Parquet files lie.")] = RESULTS,
-    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("docs/results.md"),
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="The page.")] = Path("docs/results.md"),
 ) -> None:
     """Write the page of results from the Parquet files."""
     from entrofed.papers.page import write_page

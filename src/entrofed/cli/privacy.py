@@ -19,13 +19,15 @@ privacy_app = App(name="privacy", help="Budgets of differential privacy.")
 def plan_budget(
     file: Annotated[Path | None, Parameter(help="An experiment file to take all of it from.")] = None,
     *,
-    clients: int | None = None,
-    cohort: int | None = None,
-    rounds: int | None = None,
+    clients: Annotated[int | None, Parameter(help="How many there are (default: 1000).")] = None,
+    cohort: Annotated[int | None, Parameter(help="Clients per round (default: 100).")] = None,
+    rounds: Annotated[int | None, Parameter(help="Of the whole run (default: 100).")] = None,
     epsilon: Annotated[float | None, Parameter(help="The budget of the whole run.")] = None,
-    delta: float | None = None,
+    delta: Annotated[float | None, Parameter(help="Of (epsilon, delta) (default: 1e-5).")] = None,
     counts: Annotated[float | None, Parameter(help="The epsilon of released label counts, part of the budget.")] = None,
-    rest: Annotated[tuple[float, ...], Parameter(help="FedEntOpt's buffers, as shares of the clients.")] = (0.5, 0.9),
+    rest: Annotated[
+        tuple[float, ...], Parameter(help="FedEntOpt's buffers, as shares of the clients.", negative="")
+    ] = (0.5, 0.9),
     noise: Annotated[float | None, Parameter(help="Judge this multiplier instead of finding the least.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,7 +80,7 @@ def audit_privacy(
     *,
     epsilon: Annotated[float, Parameter(help="Of the label counts.")] = 1.0,
     noise: Annotated[float, Parameter(help="The multiplier of updates.")] = 2.0,
-    participations: int = 3,
+    participations: Annotated[int, Parameter(help="Rounds in which the client takes part.")] = 3,
     trials: Annotated[int, Parameter(help="Runs with a client, and as many without it.")] = 4000,
 ) -> None:
     """Attack our own mechanisms: the epsilon that can be proved from outside must stay below what is claimed."""

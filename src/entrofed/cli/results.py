@@ -99,8 +99,8 @@ def compare(
     runs: Annotated[list[Path], Parameter(negative="")],
     *,
     as_json: AsJson = False,
-    as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
-    as_md: Annotated[bool, Parameter(name="--md", negative="")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", help="Print it as CSV.", negative="")] = False,
+    as_md: Annotated[bool, Parameter(name="--md", help="Print it as Markdown.", negative="")] = False,
     against: Annotated[
         str | None, Parameter(help="Also test each experiment against the one of this name, paired by seed.")
     ] = None,
@@ -128,8 +128,8 @@ def compare(
 def report(
     runs: Annotated[list[Path], Parameter(negative="")],
     *,
-    output: Annotated[Path, Parameter(name=("--output", "-o"))] = Path("report.html"),
-    title: str | None = None,
+    output: Annotated[Path, Parameter(name=("--output", "-o"), help="The page.")] = Path("report.html"),
+    title: Annotated[str | None, Parameter(help="Of the page.")] = None,
     live: Annotated[
         bool, Parameter(help="Rewrite the page as rounds finish; it refreshes itself.", negative="")
     ] = False,

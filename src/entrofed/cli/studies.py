@@ -11,7 +11,7 @@ from rich.table import Table
 
 from entrofed.cli import console as terminal
 from entrofed.cli.advise import Client, Counts
-from entrofed.cli.console import at_least_one
+from entrofed.cli.console import Clients, Rounds, Seeds, at_least_one
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
@@ -27,15 +27,17 @@ def study_selection(
     counts: Counts = None,
     client: Client = None,
     clients: Annotated[int | None, Parameter(help="Clients of a partition (default: 100).")] = None,
-    cohort: int = 10,
-    rounds: int = 100,
+    cohort: Annotated[int, Parameter(help="Clients per round.")] = 10,
+    rounds: Annotated[int, Parameter(help="Rounds that each selector plays.")] = 100,
     partitions: Annotated[int, Parameter(help="How many are drawn; with --counts, how often selectors draw.")] = 10,
     classes: Annotated[int | None, Parameter(help="Labels (default: 10); 20: CIFAR-100's superclasses.")] = None,
-    buffer: Annotated[tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.")] = (
+    buffer: Annotated[
+        tuple[float, ...], Parameter(help="Further buffer sizes, as shares of the clients.", negative="")
+    ] = (
         0.1,
         0.9,
     ),
-    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.")] = (0.5,),
+    epsilon: Annotated[tuple[float, ...], Parameter(help="Privacy of the label counts.", negative="")] = (0.5,),
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -67,9 +69,13 @@ def study_selection(
 @study_app.command(name="topology")
 def study_topology(
     *,
-    nodes: int = 10,
-    partitions: int = 5,
-    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.")] = (20.0, 1.0, 0.1),
+    nodes: Annotated[int, Parameter(help="Of each graph.")] = 10,
+    partitions: Annotated[int, Parameter(help="How many are drawn for each alpha.")] = 5,
+    alpha: Annotated[tuple[float, ...], Parameter(help="Dirichlet parameters of the partitions.", negative="")] = (
+        20.0,
+        1.0,
+        0.1,
+    ),
     plot: Annotated[Path | None, Parameter(help="Draw the spectral gaps into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -86,9 +92,9 @@ def study_topology(
 @study_app.command(name=("adversaries", "liars"))
 def study_adversaries(
     *,
-    peers: int = 10,
-    rounds: int = 10,
-    seeds: int = 3,
+    peers: Annotated[int, Parameter(help="How many there are, one of them adversarial.")] = 10,
+    rounds: Rounds = 10,
+    seeds: Seeds = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -107,10 +113,10 @@ def study_adversaries(
 @study_app.command(name="attacks")
 def study_attacks(
     *,
-    clients: int = 10,
+    clients: Clients = 10,
     hostile: Annotated[int, Parameter(help="How many of them attack.")] = 2,
-    rounds: int = 10,
-    seeds: int = 3,
+    rounds: Rounds = 10,
+    seeds: Seeds = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -129,11 +135,11 @@ def study_attacks(
 @study_app.command(name="leakage")
 def study_leakage(
     *,
-    clients: int = 20,
-    rounds: int = 20,
+    clients: Clients = 20,
+    rounds: Rounds = 20,
     epsilon: Annotated[float, Parameter(help="The budget of runs with noise on updates.")] = 8.0,
     counts: Annotated[float, Parameter(help="The epsilon of label counts.")] = 0.5,
-    seeds: int = 3,
+    seeds: Seeds = 3,
     plot: Annotated[Path | None, Parameter(help="Draw it into this .png, .svg or .json file.")] = None,
     as_json: AsJson = False,
 ) -> None:

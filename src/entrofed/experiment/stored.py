@@ -40,6 +40,12 @@ class StoredRun:
         """How the run is called in tables."""
         return f"{self.path.parent.name}/{self.path.name}"
 
+    @property
+    def home(self) -> Path:
+        """The folder of its experiment, which holds a run for each seed; a run on Flower elsewhere is alone."""
+        alone = (self.path / "strategy.json").exists() and not self.path.name.startswith("seed-")
+        return self.path if alone else self.path.parent
+
     def exists(self) -> bool:
         """Whether a run was started here."""
         return (self.path / "experiment.toml").exists()

@@ -82,9 +82,14 @@ def export_model(run: RunFolder, path: Path, build: Build | None = None) -> str:
     if path.suffix == ".safetensors":
         write_whole(path, source.read_bytes())
         return words
+    experiment = run.experiment()
+    if build is None and experiment.was_given("model"):
+        raise ConfigError(
+            f"the network {experiment.model!r} was handed over from Python, or is a Flower app's, and its code is "
+            "not known here; export it there: result.export('model.pt2'). .safetensors works always"
+        )
     like = _like(facts, source)
     if build is None:
-        experiment = run.experiment()
         build = _build(experiment, like)
         words += f"; built by the code of {experiment.model}" if _is_foreign(experiment) else ""
     model = _whole(build(), facts, source)
@@ -96,11 +101,6 @@ def export_model(run: RunFolder, path: Path, build: Build | None = None) -> str:
 
 def _build(experiment: Experiment, like: Dataset) -> Build:
     """How the network is built, by what the experiment says of it."""
-    if experiment.was_given("model"):
-        raise ConfigError(
-            f"the network {experiment.model!r} was handed over from Python, and its code is not known here; export it "
-            "there: result.export('model.pt2'). .safetensors works always"
-        )
     section = experiment.method
     if experiment.was_given("method"):
         server = build_part("server", section.server or "average")

@@ -161,6 +161,8 @@ class Roster:
     """The node of each client that is there."""
     known: dict[int, str] = field(default_factory=dict)
     _hello: Question = field(default_factory=lambda: Question({"what": "hello"}))
+    _silent: set[int] = field(default_factory=set)
+    """Nodes that were said not to answer: once is enough."""
 
     def refresh(self, grid: Grid, timeout: float) -> None:
         """See who is there, and ask who they are that are not known."""
@@ -168,10 +170,11 @@ class Roster:
         new = {node for node in there if node not in self.known}
         if new:
             for node, answer in self._hello.ask(grid, sorted(new), timeout, patient=False).items():
-                if isinstance(answer, Silence):
-                    log.warning("node %d does not answer, and is left out for now: %s", node, answer.reason)
-                else:
+                if not isinstance(answer, Silence):
                     self.known[node] = _name(node, answer)
+                elif node not in self._silent:
+                    self._silent.add(node)
+                    log.warning("node %d does not answer, and is left out until it does: %s", node, answer.reason)
         nodes: dict[str, list[int]] = {}
         for node in there:
             if node in self.known:

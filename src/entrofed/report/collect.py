@@ -110,7 +110,7 @@ def read_groups(folders: list[RunFolder]) -> list[Group]:
         raise ConfigError("there are no runs to report on; name a folder that holds some")
     groups: dict[Path, list[Run]] = {}
     for folder, run in readable(whole_runs(list(dict.fromkeys(folders))), read_run):
-        groups.setdefault(folder.path.parent, []).append(run)
+        groups.setdefault(folder.home, []).append(run)
     names = _names(list(groups))
     return [Group(names[path], sorted(runs, key=lambda run: run.experiment.seed)) for path, runs in groups.items()]
 

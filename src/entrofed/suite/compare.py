@@ -41,7 +41,7 @@ def _finished(paths: list[Path]) -> dict[Path, dict[int, RunFolder]]:
         if summary is None:
             unfinished.append(run.label)
         else:
-            groups.setdefault(run.path.parent, {})[seed] = run
+            groups.setdefault(run.home, {})[seed] = run
     if unfinished:
         raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
     if not groups:

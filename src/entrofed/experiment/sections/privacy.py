@@ -13,7 +13,10 @@ from entrofed.privacy.updates import Where, check_private
 
 
 class UpdatesSection(Section):
-    """Clipping and noise of updates; see :mod:`entrofed.privacy.updates` and :mod:`entrofed.privacy.accountant`."""
+    """Clipping and noise of updates.
+
+    See :mod:`entrofed.privacy.updates` and :mod:`entrofed.privacy.accountant`.
+    """
 
     clip: float = Field(gt=0)
     """The longest step (L2) that a client may make in a round; with ``quantile``, the first."""

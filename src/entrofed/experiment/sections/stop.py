@@ -8,7 +8,10 @@ from entrofed.experiment.sections.section import Section, was_run
 
 
 class StopSection(Section):
-    """When a run ends before its last round; see :mod:`entrofed.experiment.judge`."""
+    """When a run ends before its last round.
+
+    See :mod:`entrofed.experiment.judge`.
+    """
 
     target: float | None = None
     """The accuracy at which it ends."""

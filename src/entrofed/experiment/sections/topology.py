@@ -10,7 +10,10 @@ TOPOLOGY_KEYS = ("degree", "probability", "rewire", "edges", "path")
 
 
 class TopologySection(Section):
-    """Peers instead of a server: who is connected with whom; see :mod:`entrofed.core.topologies` for the kinds."""
+    """Peers instead of a server: who is connected with whom.
+
+    See :mod:`entrofed.core.topologies` for the kinds.
+    """
 
     kind: str = "full"
     """The graph: full, ring, line, star, grid, regular, erdos_renyi, small_world, scale_free, file."""
