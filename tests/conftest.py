@@ -1,10 +1,12 @@
 """What several test files share."""
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -24,6 +26,8 @@ from entrofed.data.federation import Federation
 from entrofed.experiment.build import federate
 from entrofed.experiment.config import parse
 from entrofed.models.networks import build
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # shells let what they start in the background ignore it
 settings.register_profile("patient", deadline=None, max_examples=50)  # a busy machine is no failure
@@ -116,3 +120,16 @@ def inline(digits: Federation, bench: Bench) -> InlineBackend:
 def same() -> Callable[[Params, Params], bool]:
     """Equal bit for bit."""
     return lambda a, b: a.values.tobytes() == b.values.tobytes() and np.array_equal(a.counters, b.counters)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium; tests that need one are skipped where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    found = os.environ.get("ENTROFED_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed and ENTROFED_CHROMIUM is not set")
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()

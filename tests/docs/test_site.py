@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.docs.pages import ROOT
@@ -54,15 +55,22 @@ def test_public_names_are_all_in_the_reference() -> None:
     assert set(entrofed.__all__) - {"__version__", "methods"} <= listed
 
 
-@pytest.mark.slow
-def test_site(tmp_path: Path) -> None:
-    """Builds strictly: a missing page, picture or heading fails."""
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built strictly: a missing page, picture or heading fails."""
     pytest.importorskip("mkdocs")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    folder = tmp_path_factory.mktemp("docs") / "site"
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = list((tmp_path / "site").glob("*.html"))
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("site")
+def test_site(site: Path) -> None:
+    pages = list(site.glob("*.html"))
     assert len(pages) > 30
     for page in pages:
         html = page.read_text(encoding="utf-8")
@@ -71,4 +79,18 @@ def test_site(tmp_path: Path) -> None:
         pictures = re.findall(r'<img[^>]+src="([^"]+)"', html)
         assert [name for name in pictures if not name.startswith("data:") and not (page.parent / name).exists()] == []
         assert "<!-- keys" not in html
-    assert "method.lr" in (tmp_path / "site/experiment_file.html").read_text(encoding="utf-8")
+    assert "method.lr" in (site / "experiment_file.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("site")
+def test_no_page_is_wider_than_a_phone(site: Path, browser: Any) -> None:
+    """Tables and code scroll inside themselves, and a column of text has room for some words."""
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    wide = []
+    for file in sorted(site.glob("*.html")):
+        page.goto(file.as_uri())
+        wide += [file.name] if page.evaluate("document.documentElement.scrollWidth > innerWidth") else []
+    assert wide == []
+    page.goto((site / "experiment_file.html").as_uri())
+    assert page.locator("td:last-child").first.bounding_box()["width"] > 150

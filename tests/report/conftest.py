@@ -1,9 +1,7 @@
 """Run folders with made-up results."""
 
 import json
-import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.summary import summarize
 
 CLIENTS, CLASSES = 6, ("a", "b", "c")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 Make = Callable[..., RunFolder]
 
@@ -91,16 +88,3 @@ def maker(root: Path) -> Make:
         return folder
 
     return made
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A headless Chromium; tests that need one are skipped where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = os.environ.get("ENTROFED_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed and ENTROFED_CHROMIUM is not set")
-    with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
