@@ -235,7 +235,7 @@ def test_one_damaged_run_is_listed_and_the_others_are_shown(
     assert go("ls", runs) == 0
     out = capsys.readouterr().out
     assert "damaged" in out
-    assert "finished" in out
+    assert "3/3" in out
     page = folder.path.parent / "page.html"
     for words in (("compare", runs), ("report", runs, "-o", str(page))):
         caplog.clear()
