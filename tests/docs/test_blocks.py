@@ -102,9 +102,6 @@ Path("mine.toml").write_text(MINE)
     "docs/privacy.md": """
 from entrofed.flower import EntroStrategy, Task, client_app
 task = Task(build=lambda: None, load=lambda context: None)
-from pathlib import Path
-private = "[data]\\nclients = 1000\\n[method]\\ncohort = 100\\n[privacy.updates]\\nclip = 1.0\\nepsilon = 8.0\\n"
-Path("experiment.toml").write_text('model = "digits_mlp"\\n' + private)
 """,
 }
 """What a page takes as given."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from rich.markup import escape
 
 from entrofed.cli import console as terminal
 from entrofed.cli.machine import AsJson, emit
@@ -73,6 +74,9 @@ def plan_budget(
         return
     title = f"{clients} clients, {cohort} per round, {rounds} rounds: epsilon {epsilon:g} at delta {delta:g}"
     terminal.console.print(plan_table(ways, title))
+    for way in ways:
+        if way.problem is not None:
+            terminal.console.print(f"[bold]{way.name}[/bold] does not fit: {escape(way.problem)}", highlight=False)
 
 
 @privacy_app.command(name="audit")

@@ -81,6 +81,10 @@ class Accounting:
         """The share of the clients that is drawn."""
         return min(self.cohort / self.clients, 1.0)
 
+    def noiseless(self, steps: int) -> float:
+        """A bound on the probability that a cohort of so many rounds is empty: it adds no noise, and delta pays."""
+        return steps * (1 - self.rate) ** self.clients if self.sampling == "poisson" else 0.0
+
     def epsilon(self, steps: int) -> float:
         """After so many steps, label counts included."""
         beside = self.counts if self.counts is not None and self.unit == "client" else 0.0
@@ -88,9 +92,7 @@ class Accounting:
             return inf
         if self.sampling is None and self.unit == "client":
             return beside + gaussian_epsilon(steps**0.5 / self.noise, self.delta)
-        delta = self.delta
-        if self.sampling == "poisson":  # a cohort that is empty adds no noise
-            delta -= steps * (1 - self.rate) ** self.clients
+        delta = self.delta - self.noiseless(steps)
         if delta <= 0:
             return inf
         return beside + _composed(replace(self, delta=delta), steps)
@@ -109,13 +111,26 @@ class Accounting:
             low, high = (middle, high) if self.epsilon(middle) <= epsilon else (low, middle)
         return low
 
-    def calibrated(self, epsilon: float, steps: int) -> "Accounting":
-        """With the least noise for which so many steps cost no more than epsilon, and a thousandth at most above it."""
+    def problem(self, epsilon: float, steps: int) -> str | None:
+        """Why so many steps cost more than epsilon with any noise, if they do."""
         if self.epsilon(0) >= epsilon:
-            raise ConfigError(
+            return (
                 f"privacy.updates.epsilon = {epsilon} is the budget of the whole run, and the label counts alone cost "
                 f"{self.epsilon(0):.3g}; raise it, or lower privacy.epsilon"
             )
+        if self.noiseless(steps) >= self.delta:
+            return (
+                f"Poisson sampling draws an empty cohort, which adds no noise, with a probability of up to "
+                f"{min(self.noiseless(steps), 1.0):.2g} in {steps} rounds; it must be below delta = {self.delta:g}: "
+                "take larger cohorts, or a selector that draws cohorts of one size"
+            )
+        return None
+
+    def calibrated(self, epsilon: float, steps: int) -> "Accounting":
+        """With the least noise for which so many steps cost no more than epsilon, and a thousandth at most above it."""
+        problem = self.problem(epsilon, steps)
+        if problem is not None:
+            raise ConfigError(problem)
         if self.library == "pld":  # a bound from above, found fast; what is tight lies a little below it
             high = replace(self, library="rdp").calibrated(epsilon, steps).noise
             low = high / 1.5

@@ -7,7 +7,9 @@ parameter (equal weights): a larger cohort needs more noise for its sum, and ave
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
+from entrofed.errors import ConfigError
 from entrofed.privacy.accountant import Accounting
 
 
@@ -21,13 +23,15 @@ class Way:
     steps: int
     """That a client pays for."""
     noise: float
-    """The least multiplier."""
+    """The least multiplier, or the one given; infinite where none is enough."""
     per_client: float
     """Noise on the mean step, in clips: ``noise / cohort``."""
     rounds: int
-    """With the multiplier given (or the least), the most rounds."""
+    """With the multiplier given (or the least), the most rounds; 0 where none is enough."""
     epsilon: float
     """Of all planned rounds."""
+    problem: str | None = None
+    """Why the planned rounds do not fit, whatever the noise."""
 
 
 def plan(
@@ -41,7 +45,7 @@ def plan(
     rests: Sequence[float] = (0.5,),
     noise: float | None = None,
 ) -> list[Way]:
-    """The ways for one budget.
+    """The ways for one budget; an error if it is enough for none of them.
 
     Args:
         clients: That may take part.
@@ -63,15 +67,23 @@ def plan(
         gap = min(int(rest * clients + 1e-9), max(clients - cohort, 0)) // cohort + 1
         ways.append((f"fedentopt, buffer {rest:.0%}", f"none; at most every {gap} rounds", by_data, gap))
     ways.append(("by data, without rest", "none; in every round, at worst", by_data, 1))
-    return [_way(name, words, one, gap, rounds, epsilon, calibrate=noise is None) for name, words, one, gap in ways]
+    found = [_way(name, words, one, gap, rounds, epsilon, calibrate=noise is None) for name, words, one, gap in ways]
+    if all(way.problem is not None for way in found):
+        reasons = dict.fromkeys(way.problem or "" for way in found)
+        raise ConfigError(f"no way of choosing clients fits the budget. {'. '.join(reasons)}")
+    return found
 
 
 def _way(
     name: str, words: str, accounting: Accounting, gap: int, rounds: int, epsilon: float, *, calibrate: bool
 ) -> Way:
     steps = -(-rounds // gap)
+    problem = None if calibrate else accounting.problem(epsilon, steps)
     if calibrate:
-        accounting = accounting.calibrated(epsilon, steps)
+        try:
+            accounting = accounting.calibrated(epsilon, steps)
+        except ConfigError as error:
+            return Way(name, words, steps, inf, inf, 0, inf, str(error))
     most = accounting.most_steps(epsilon, least=steps if calibrate else 0) * gap
     per_client = accounting.noise / accounting.cohort
-    return Way(name, words, steps, accounting.noise, per_client, most, accounting.epsilon(steps))
+    return Way(name, words, steps, accounting.noise, per_client, most, accounting.epsilon(steps), problem)

@@ -1,6 +1,7 @@
 """What ``entrofed privacy`` prints."""
 
 from collections.abc import Sequence
+from math import isfinite
 
 from rich.table import Table
 
@@ -19,7 +20,7 @@ def plan_table(ways: Sequence[Way], title: str) -> Table:
     )
     for way in ways:
         numbers = (str(way.steps), f"{way.noise:.3f}", f"{way.per_client:.5f}", str(way.rounds), f"{way.epsilon:.3g}")
-        table.add_row(way.name, way.sampling, *numbers)
+        table.add_row(way.name, way.sampling, *(numbers if isfinite(way.noise) else (str(way.steps), *"––––")))
     return table
 
 
