@@ -30,6 +30,7 @@ from entrofed.data.catalog import CATALOG
 from entrofed.data.sources import files
 from entrofed.errors import ConfigError, DataError, QuorumError
 from entrofed.experiment.config import Experiment, parse, read
+from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.summary import diverged
 from entrofed.methods import METHODS
 from entrofed.privacy.secure import runs_secure
@@ -784,6 +785,37 @@ def test_training_that_diverges_is_told_in_words(go: Go) -> None:
     losing = RoundRecord(round=3, lr=0.5, train_loss=1.8e33)
     assert "a loss of 1.8e+33 in round 4; take a smaller method.lr (it was 0.5)" in (diverged(losing) or "")
     assert diverged(replace(losing, train_loss=12.0)) is None
+
+
+def test_a_live_report_ends_with_a_run_that_was_given_up(go: Go) -> None:
+    """It waited forever for a run that nobody plays."""
+    assert go("run", "iris.toml").code == 0
+    assert go(*DIVERGE, "--set", "name=lost").code == 4
+    given_up = RunFolder(Path("runs/lost/seed-0"))
+    code, out, _ = go("report", "runs", "--live", "--every", "0.01")
+    assert code == 0
+    assert "lost/seed-0 is not finished, and no process plays it" in out
+    assert "Watching" not in out
+    assert '"refresh":null' in Path("report.html").read_text().replace(" ", "")
+    with given_up.claimed():
+        assert given_up.is_held()
+    assert not given_up.is_held()
+
+
+def test_a_refused_experiment_leaves_nothing(go: Go) -> None:
+    code, _, err = go("run", "iris.toml", "--set", "method.cohort=50")
+    assert (code, "cohort" in err) == (2, True)
+    assert not Path("runs").exists()
+
+
+def test_a_budget_for_which_no_noise_is_enough_leaves_nothing(go: Go) -> None:
+    """A cohort of two may be empty; 'validate' said that the experiment was valid."""
+    private = ("privacy.updates.clip=1.0", "privacy.updates.epsilon=8.0", "method.selector=poisson")
+    changes = [word for change in (*private, "method.weigher=uniform") for word in ("--set", change)]
+    for command in ("validate", "run"):
+        code, _, err = go(command, "iris.toml", *changes)
+        assert (code, "Poisson sampling draws an empty cohort" in err) == (2, True), command
+    assert not Path("runs").exists()
 
 
 def test_a_report_wants_a_file(go: Go, two_seeds: list[dict[str, Any]]) -> None:

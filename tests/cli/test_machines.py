@@ -66,6 +66,52 @@ def test_a_signal_saves_what_was_played(go: Go, monkeypatch: pytest.MonkeyPatch,
     assert bits("broken") == bits("whole")
 
 
+@pytest.mark.usefixtures("_signals")
+def test_a_signal_before_the_first_round(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No round is said to be kept where none was finished."""
+
+    def signalled(*args: Any, **named: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as during:
+        during.setattr(runner, "run_round", signalled)
+        stopped = go("run", "iris.toml")
+    assert (stopped.code, stopped.err) == (130, "\nstopped; no round was finished: continue with --resume\n")
+    assert go("run", "iris.toml", "--resume").code == 0
+
+
+@pytest.mark.usefixtures("_signals")
+def test_a_signal_where_no_rounds_are_played(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert go("run", "iris.toml").code == 0
+    with monkeypatch.context() as during:
+        during.setattr("entrofed.report.write_report", lambda *args, **named: os.kill(os.getpid(), signal.SIGINT))
+        stopped = go("report", "runs")
+    assert (stopped.code, stopped.err) == (130, "\nstopped: the same command goes on\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "make room or choose another folder"),
+        (errno.EDQUOT, "make room or choose another folder"),
+        (errno.EROFS, "choose a folder that can be written to"),
+        (errno.EACCES, "get access to it or choose another folder"),
+        (errno.EPERM, "get access to it or choose another folder"),
+        (errno.EIO, "choose another folder"),
+    ],
+)
+def test_the_remedy_fits_the_error(go: Go, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str) -> None:
+    assert go("run", "iris.toml").code == 0
+
+    def failing(*args: Any, **named: Any) -> None:
+        raise OSError(number, os.strerror(number), "report.html")
+
+    monkeypatch.setattr("entrofed.report.page.write_whole", failing)
+    failed = go("report", "runs")
+    said = f"error: report.html: {os.strerror(number)}; {remedy}; the same command goes on\n"
+    assert (failed.code, failed.err) == (1, said)
+
+
 @pytest.mark.parametrize("writes", [0, 1, 8, 9, 15])
 def test_a_full_disk(go: Go, monkeypatch: pytest.MonkeyPatch, writes: int) -> None:
     """It is said, with exit code 1 and no traceback; once there is room, the run goes on with the same bits."""

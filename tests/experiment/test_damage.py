@@ -241,8 +241,7 @@ def test_one_damaged_run_is_listed_and_the_others_are_shown(
         caplog.clear()
         assert go(*words) == 0
         assert "unexpected" not in capsys.readouterr().err
-        looked_at = name != "metrics.jsonl" or words[0] == "report"  # a comparison reads summaries
-        assert ("iris/seed-0 is left out" in caplog.text) == looked_at
+        assert "iris/seed-0 is left out" in caplog.text
     assert go("show", str(folder.path)) in (2, 3)
     assert "unexpected" not in capsys.readouterr().err
 
@@ -253,6 +252,30 @@ def test_records_that_are_gone_are_damage(folder: RunFolder) -> None:
     for read in (folder.records, folder.outcome):
         with pytest.raises(CheckpointError, match="is missing, though the run was finished"):
             read()
+
+
+def test_a_comparison_reads_no_records_of_a_finished_run(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That they are whole, the manifest says; one flipped bit, and the run is left out."""
+    monkeypatch.setattr(RunFolder, "records", None)
+    assert go("compare", str(folder.path)) == 0
+    path = folder.path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"1", b"3", 1))
+    assert go("compare", str(folder.path)) == 3
+
+
+@pytest.mark.parametrize("name", ["environment.json", "federation.json", "metrics.parquet", "model.safetensors"])
+def test_a_run_is_shown_with_what_is_damaged_of_it(folder: RunFolder, capsys: Any, name: str) -> None:
+    """``show`` does not need these files, and said nothing of them."""
+    path = folder.path / name
+    assert go("show", str(folder.path)) == 0
+    assert "damaged" not in capsys.readouterr().out
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-1] + bytes([raw[-1] ^ 1]))
+    assert go("show", str(folder.path)) == 0
+    assert f"{path}: damaged or edited" in capsys.readouterr().out.replace("\n", "")
+    path.unlink()
+    assert go("show", str(folder.path), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["damaged"] == [f"{path}: is missing"]
 
 
 def test_a_damaged_environment_is_no_unexpected_error(folder: RunFolder, capsys: Any) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from entrofed.core.records import RoundRecord
@@ -231,9 +232,63 @@ def test_live_page_reloads_and_can_be_paused(page: Any, make: Make, tmp_path: Pa
     write_report([folder], output, refresh=0.5)
     page.get_by_text("87.50", exact=True).first.wait_for(timeout=5000)
     page.locator("#pause").click()
-    page.evaluate("() => { window.same = true; }")
+    page.wait_for_timeout(1200)  # a reload that was under way may end first
+    loaded = page.evaluate("performance.timeOrigin")
     page.wait_for_timeout(1200)
-    assert page.evaluate("window.same")
+    assert page.evaluate("performance.timeOrigin") == loaded
+    assert page.locator("#pause").get_attribute("aria-pressed") == "true"
+
+
+def test_a_pause_while_the_page_reloads_is_kept(page: Any, browser: Any, make: Make, tmp_path: Path) -> None:
+    """A click on the page that was going, or on the next before its script had run, was lost."""
+    folder, output = make("x", 0, [0.5], finished=False), tmp_path / "page.html"
+    write_report([folder], output, refresh=1000)
+    page.goto(output.as_uri())
+    before = page.evaluate("performance.timeOrigin")
+    page.evaluate("() => { location.reload(); document.getElementById('pause').click(); }")
+    anew = "(before) => performance.timeOrigin !== before && !document.getElementById('pause').disabled"
+    page.wait_for_function(anew, arg=before)
+    pause = page.locator("#pause")
+    assert (pause.get_attribute("aria-pressed"), pause.inner_text()) == ("true", "Go on")
+    pause.click()
+    assert (pause.get_attribute("aria-pressed"), pause.inner_text()) == ("false", "Pause")
+    without_script = browser.new_context(java_script_enabled=False)
+    early = without_script.new_page()
+    early.goto(output.as_uri())
+    assert early.locator("#pause").is_disabled()
+    without_script.close()
+
+
+COLOURED = """async (figure) => {
+  const canvas = await figure.vegaView.toCanvas(2);
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const of = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim().slice(1).match(/../g);
+  return ["--c0", "--c1"].map((name) => {
+    const [r, g, b] = of(name).map((part) => parseInt(part, 16));
+    let count = 0;
+    for (let i = 0; i < pixels.length; i += 4)
+      count += pixels[i] === r && pixels[i + 1] === g && pixels[i + 2] === b && pixels[i + 3] === 255;
+    return count;
+  });
+}"""
+"""Pixels of a chart, drawn at twice its size, that have the colour of the first two experiments."""
+
+
+def test_experiments_with_the_same_course_are_both_seen(page: Any, make: Make, tmp_path: Path) -> None:
+    """Of many experiments, the solid line was drawn last, and hid the dashed one below it."""
+    names = ["a", *(f"method-{number}" for number in range(8)), "z"]
+    folders = [
+        make(name, 0, [record(i, best * i / 10, cohort_entropy=entropy * (1 + i % 3 / 4)) for i in range(10)])
+        for name, best, entropy in zip(names, [0.8, *[0.1] * 8, 0.9], [1, *np.linspace(0.1, 0.8, 8), 1], strict=True)
+    ]
+    write_report(folders, tmp_path / "page.html")
+    page.goto((tmp_path / "page.html").as_uri())
+    page.wait_for_function(ALL_DRAWN)
+    figure = page.locator("#diversity .picture").first
+    assert figure.evaluate("(figure) => figure.vegaView.signal('chosen')")[:2] == ["z", "a"]
+    solid, dashed = figure.evaluate(COLOURED)
+    assert min(solid, dashed) > 200
+    assert "Lines that lie on each other: z, a." in figure.locator(".words").inner_text()
 
 
 def test_of_many_experiments_some_have_a_colour(page: Any, make: Make, tmp_path: Path) -> None:

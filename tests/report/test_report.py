@@ -348,7 +348,8 @@ def test_live_follows_until_all_are_finished(make: Make, tmp_path: Path) -> None
             (folder.path / "summary.json").write_text(json.dumps(summarize(folder.records())))
         return False
 
-    live(lambda: [folder, RunFolder(tmp_path / "not there yet")], output, 0.01, stop)
+    with folder.claimed():
+        live(lambda: [folder, RunFolder(tmp_path / "not there yet")], output, 0.01, stop)
     assert [data_of(page)["refresh"] for page in pages] == [0.01, 0.01]
     assert data_of(pages[1])["sheets"]["courses-0"]["accuracy"] == [0.5, 0.7]
     final = output.read_text()
@@ -359,5 +360,8 @@ def test_live_follows_until_all_are_finished(make: Make, tmp_path: Path) -> None
 
 def test_live_stops_when_told(make: Make, tmp_path: Path) -> None:
     answers = iter([False, True])
-    live(lambda: [make("x", 0, [0.5], finished=False)], tmp_path / "page.html", 0.01, lambda: next(answers))
+    folder = make("x", 0, [0.5], finished=False)
+    with folder.claimed():
+        live(lambda: [folder], tmp_path / "page.html", 0.01, lambda: next(answers))
+    assert next(answers, "asked for all") == "asked for all"
     assert data_of((tmp_path / "page.html").read_text())["refresh"] is None

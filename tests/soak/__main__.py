@@ -15,6 +15,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    get_temp_dir()  # multiprocessing removes its folder at exit: let it be none below the one that is removed before
     with tempfile.TemporaryDirectory(prefix="soak-") as place:
         tempfile.tempdir = os.environ["TMPDIR"] = place  # also of processes that are killed, or started anew
         main()

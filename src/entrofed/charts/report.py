@@ -57,13 +57,17 @@ def course_chart(
         base = base.transform_filter(alt.FieldOneOfPredicate("experiment", list(only)))
     others = base.transform_filter("datum.slot < 0")
     picked = base.transform_filter("datum.slot >= 0")
-    line = picked.mark_line(strokeWidth=2).encode(x=x, y=y, color=color)
+    solid, dashes = (
+        picked.transform_filter(f"datum.slot {which} 0").mark_line(strokeWidth=2).encode(x=x, y=y, color=color)
+        for which in ("==", ">")
+    )
     layers: list[Any] = [
         others.mark_line(style=QUIET).encode(x=x, y=y, detail="experiment:N", tooltip=tooltip[:1]),
         picked.mark_area(opacity=0.14).encode(
             x=x, y=alt.Y(f"{metric}_low:Q", scale=y_scale), y2=f"{metric}_high:Q", color=color
         ),
-        line.encode(strokeDash=dash) if dashed is None else line,
+        solid,  # below the others: through their gaps it is seen where two courses are the same
+        dashes.encode(strokeDash=dash) if dashed is None else dashes,
         picked.mark_point(size=40, opacity=0, filled=True).encode(x=x, y=y, color=color, tooltip=tooltip),
     ]
     if dashed is not None:

@@ -1,5 +1,6 @@
 """The command ``entrofed``."""
 
+import errno
 import signal
 import sys
 import threading
@@ -112,6 +113,14 @@ def flower_new(
     terminal.console.print(f"Next: read [bold]{folder / 'README.md'}[/bold]")
 
 
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "make room or choose another folder"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "get access to it or choose another folder"),
+    errno.EROFS: "choose a folder that can be written to",
+}
+"""What helps against errors of the system, by their numbers."""
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM: a machine is shut down, a scheduler wants its cores back. As Ctrl-C, it saves what was played."""
 
@@ -149,13 +158,15 @@ def main(arguments: list[str] | None = None) -> None:
         terminal.errors.print(f"[red]error:[/red] {escape(in_options(str(error)))}")
         code = error.exit_code
     except KeyboardInterrupt as stopped:
-        terminal.errors.print(f"\nstopped; finished rounds are kept: {_again(given)}")
+        words = "; ".join(["stopped", *getattr(stopped, "__notes__", ())])
+        terminal.errors.print(f"\n{words}: {_again(given)}")
         code = 143 if isinstance(stopped, Terminated) else 130
     except OSError as error:
         if debug:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        words = f"{where}{error.strerror or error}; make room or choose another folder; {_again(given)}"
+        remedy = REMEDIES.get(error.errno or 0, "choose another folder")
+        words = f"{where}{error.strerror or error}; {remedy}; {_again(given)}"
         terminal.errors.print(f"[red]error:[/red] {escape(words)}")
         code = EntrofedError.exit_code
     except Exception as error:

@@ -51,15 +51,21 @@ def play_all(
     ``until``: a time on the monotonic clock; a TimeUpError ends the first round after it.
     """
     with RunProgress(console, len(runs), until).shown() as observer:
-        return play(
-            runs,
-            data_directory=data_directory,
-            keep_going=keep_going,
-            observer=observer,
-            simulators={"flower": _on_flower},
-            jobs=jobs,
-            **how,
-        )
+        try:
+            return play(
+                runs,
+                data_directory=data_directory,
+                keep_going=keep_going,
+                observer=observer,
+                simulators={"flower": _on_flower},
+                jobs=jobs,
+                **how,
+            )
+        except KeyboardInterrupt as stopped:
+            files = [folder.path / "metrics.jsonl" for _, folder in runs]
+            some = any(file.exists() and file.stat().st_size for file in files)
+            stopped.add_note("finished rounds are kept" if some else "no round was finished")
+            raise
 
 
 def _on_flower(experiment: Experiment, folder: RunFolder, **options: Any) -> dict[str, Any]:

@@ -140,17 +140,22 @@ def report(
     from entrofed.experiment.run_folder import find_runs
     from entrofed.report import live as watch
     from entrofed.report import write_report
+    from entrofed.report.live import is_played
 
     if output.is_dir():
         raise ConfigError(f"--output {output}: that is a folder; name a file, such as {output / 'report.html'}")
     if live:
         if every <= 0:
             raise ConfigError(f"--every {every}: must be above 0 seconds")
-        if any(run.summary() is None for run in find_runs(runs)):
+        if any(is_played(run) for run in find_runs(runs)):
             terminal.console.print(f"Watching; open {output} and leave it open. Ctrl-C stops.", highlight=False)
-        else:
-            terminal.console.print("All runs are finished: the page is written once.", highlight=False)
         watch(lambda: find_runs(runs), output, every, stop=lambda: False, title=title, target=target)
+        left = [run for run in find_runs(runs) if not (run.path / "summary.json").exists()]
+        for run in left:
+            words = f"{run.label} is not finished, and no process plays it: 'entrofed resume {run.path}' continues it"
+            terminal.console.print(words, highlight=False, markup=False, soft_wrap=True)
+        if not left:
+            terminal.console.print("All runs are finished: the page stays as it is.", highlight=False)
     else:
         write_report(find_runs(runs), output, title=title, target=target)
     terminal.console.print(f"Report: {output} ({output.stat().st_size / 1e6:.1f} MB)", highlight=False)

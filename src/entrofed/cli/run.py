@@ -103,11 +103,12 @@ def validate(
 ) -> None:
     """Check an experiment file without running it, and show what it resolves to."""
     from entrofed.cli.tables.data import federation_facts, federation_table, network_words
-    from entrofed.experiment.build import prepare
+    from entrofed.experiment.build import check_protection, prepare
     from entrofed.experiment.config import read, to_toml
 
     experiment = read(file, overrides or (), unset=unset or ())
     setup = prepare(experiment, data_dir)
+    check_protection(setup)
     if plot is not None:
         _draw(setup, plot)
         terminal.errors.print(f"{'Who holds what' if setup.network is None else 'Who talks to whom'}: {plot}")

@@ -342,6 +342,11 @@ def protected(setup: Setup, job: Job) -> tuple[Job, Protection | None]:
     return replace(job, method=protection.method, rules=unjudged(rules)), protection
 
 
+def check_protection(setup: Setup) -> None:
+    """Raise a ConfigError if updates cannot be protected as the experiment asks, before any client is asked."""
+    protected(setup, job_of(setup, client_table(setup, None)))
+
+
 def first_state_of(job: Job, params: Params, client_states: Mapping[int, PartState]) -> State:
     """Where a run begins."""
     if job.network is not None:

@@ -61,6 +61,19 @@ def read_listed(path: Path) -> bytes:
     return raw
 
 
+def damaged_in(folder: Path) -> list[str]:
+    """What is wrong with the files of a folder that its manifest lists, a sentence for each."""
+    found = []
+    for name in _read(folder):
+        try:
+            read_listed(folder / name)
+        except FileNotFoundError:
+            found.append(f"{folder / name}: is missing")
+        except CheckpointError as error:
+            found.append(str(error))
+    return found
+
+
 def is_listed(path: Path) -> bool:
     """Whether the manifest says what is in the file."""
     return path.name in _read(path.parent)

@@ -218,6 +218,21 @@ class RunFolder(StoredRun):
             sweep(self.path)
             yield
 
+    def is_held(self) -> bool:
+        """Whether a process runs here, as far as the system can tell."""
+        if os.name != "posix":
+            return True
+        import fcntl
+
+        try:
+            with (self.path / LOCK).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
+
 
 ONCE = ("once", "at_end")
 POOLED = "its label counts, in a secure sum with all clients'"

@@ -23,6 +23,7 @@ from entrofed.core.records import RoundRecord
 from entrofed.core.round import Train, run_round, tell_once
 from entrofed.experiment.build import (
     Setup,
+    check_protection,
     client_table,
     first_state_of,
     job_of,
@@ -72,9 +73,10 @@ def run(
     Streams of randomness are keyed by round, so a resumed run draws what the unbroken run would have drawn:
     the models and records are the same, bit for bit.
     """
-    with folder.claimed():
+    setup = setup or prepare(experiment, data_directory)
+    check_protection(setup)
+    with folder.claimed():  # what is refused before leaves nothing behind
         folder.check(experiment, resume=resume, overwrite=overwrite)
-        setup = setup or prepare(experiment, data_directory)
         if overwrite:
             folder.move_aside()
         folder.check_data(setup.federation)

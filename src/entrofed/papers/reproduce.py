@@ -164,10 +164,13 @@ def fit_words(found: Fit, seeds: int, budget: str) -> str:
 
     >>> fit_words(Fit(0.5, 2, 1800.0), 3, "30min")
     'to fit 30min: 50 % of the rounds instead of all, 2 seeds instead of 3; about 30 min'
+    >>> fit_words(Fit(1.0, 3, 18.4), 3, "20s")
+    'to fit 20s: nothing is cut; about 18 s'
     """
     cuts = [f"{found.share:.0%} of the rounds instead of all".replace("%", " %")] if found.share < 1 else []
     cuts += [f"{found.seeds} seeds instead of {seeds}"] if found.seeds < seeds else []
-    return f"to fit {budget}: {', '.join(cuts) or 'nothing is cut'}; about {found.seconds / 60:.0f} min"
+    time = f"{found.seconds:.0f} s" if found.seconds < 60 else f"{found.seconds / 60:.0f} min"
+    return f"to fit {budget}: {', '.join(cuts) or 'nothing is cut'}; about {time}"
 
 
 def probe(planned: Planned, backend: Backend, directory: Path | None) -> float:

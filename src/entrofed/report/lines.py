@@ -70,7 +70,18 @@ def course_view(
     named = ranked if len(ranked) <= 4 else [ranked[0], ranked[-1]]
     last = ", ".join(f"{name} {found[name][-1]:{exact}}" for name in named)
     words = f"{axis} at the end{'' if named is ranked else ', lowest and highest'}: {last}."
+    words += "".join(f" Lines that lie on each other: {', '.join(same)}." for same in _alike(groups, metric))
     return View(chart, words, Grid(["Experiment", "First", "Halfway", "Last"], lines), label)
+
+
+def _alike(groups: Sequence[Group], metric: str) -> list[list[str]]:
+    """The names of experiments whose lines lie on each other."""
+    found: dict[tuple[bytes, ...], list[str]] = {}
+    for group in groups:
+        series = [run.values(metric) for run in group.runs]
+        if any((~np.isnan(one)).any() for one in series):
+            found.setdefault(tuple(sorted(one.tobytes() for one in series)), []).append(group.name)
+    return [names for names in found.values() if len(names) > 1]
 
 
 def inside_outside(groups: Sequence[Group], sheets: Sheets, shared: str) -> Section | None:

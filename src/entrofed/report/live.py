@@ -18,7 +18,7 @@ def live(
     title: str | None = None,
     target: float | None = None,
 ) -> None:
-    """Write the page anew whenever its runs have got on, until all are finished or ``stop`` says so.
+    """Write the page anew whenever its runs have got on, until no process plays one of them or ``stop`` says so.
 
     The page reloads itself every so many seconds; the last one written does not.
     """
@@ -26,7 +26,7 @@ def live(
     runs: list[RunFolder] = []
     while not stop():
         runs = [run for run in runs_of() if run.exists()]
-        if runs and all((run.path / "summary.json").exists() for run in runs):
+        if runs and not any(is_played(run) for run in runs):
             break
         now = _stamps(runs)
         if now != before:
@@ -35,6 +35,11 @@ def live(
         time.sleep(every)
     if runs:
         write_report(runs, output, title=title, target=target)
+
+
+def is_played(run: RunFolder) -> bool:
+    """Whether a run may get on: it has no summary, and a process holds its folder."""
+    return not (run.path / "summary.json").exists() and run.is_held()
 
 
 def _stamps(runs: list[RunFolder]) -> list[Stamp]:

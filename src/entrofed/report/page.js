@@ -238,14 +238,22 @@
   if (kept.scroll) scrollTo(0, kept.scroll);
   if (data.refresh) {
     const pause = document.getElementById("pause");
-    pause.addEventListener("click", () => {
-      const paused = pause.getAttribute("aria-pressed") !== "true";
+    let paused = kept.paused ?? false;
+    const keep = () => history.replaceState({ chosen, scroll: scrollY, paused }, "");
+    const show = () => {
       pause.setAttribute("aria-pressed", String(paused));
       pause.textContent = paused ? "Go on" : "Pause";
+    };
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      show();
+      keep(); // a reload that is under way already ends in a page that is paused, too
     });
+    show();
+    pause.disabled = false; // before, a click would be lost
     setInterval(() => {
-      if (pause.getAttribute("aria-pressed") === "true") return;
-      history.replaceState({ chosen, scroll: scrollY }, "");
+      if (paused) return;
+      keep();
       location.reload();
     }, data.refresh * 1000);
   }

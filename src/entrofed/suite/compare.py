@@ -37,7 +37,7 @@ def _finished(paths: list[Path]) -> dict[Path, dict[int, RunFolder]]:
     groups: dict[Path, dict[int, RunFolder]] = {}
     unfinished: list[str] = []
     once = dict.fromkeys(find_runs(paths))  # a run that lies below two of the paths counts once
-    for run, (summary, seed) in readable(once, lambda run: (run.summary(), run.experiment().seed)):
+    for run, (_, summary, seed) in readable(once, lambda run: (run.outcome(), run.summary(), run.experiment().seed)):
         if summary is None:
             unfinished.append(run.label)
         else:

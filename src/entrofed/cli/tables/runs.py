@@ -16,6 +16,7 @@ from entrofed.cli.tables.cells import cell, sparkline
 from entrofed.core.plugins import PART_KINDS
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
+from entrofed.experiment.manifest import damaged_in
 from entrofed.experiment.stored import StoredRun, find_stored
 from entrofed.experiment.summary import asked_metrics, asked_of, diverged
 from entrofed.suite.target import NOT_REACHED, to_target
@@ -82,6 +83,7 @@ def run_facts(run: StoredRun, target: float | None = None) -> dict[str, Any]:
         "method": run.method(),
         "records": [record.to_json() for record in records],
         "summary": summary,
+        "damaged": damaged_in(run.path),
         **asked,
     }
 
@@ -96,6 +98,8 @@ def show_run(run: StoredRun, console: Console, target: float | None = None) -> N
     setting.add_row("rounds", f"{len(records)} of {heading.rounds}" + ("" if summary else " (unfinished)"))
     console.rule(escape(run.label))
     console.print(setting)
+    for words in damaged_in(run.path):
+        console.print(_plain(words), style="red", highlight=False, soft_wrap=True)
     if summary is None and records and (lost := diverged(records[-1])):
         console.print(_plain(lost), highlight=False, soft_wrap=True)
     tests = [(record, record.test) for record in records if record.test is not None]
