@@ -153,7 +153,7 @@ def stacked_chart(data: alt.NamedData, names: Sequence[str], kinds: Sequence[str
         .mark_bar()
         .encode(
             y=rows(names),
-            x=alt.X("amount:Q", title=axis, axis=alt.Axis(format=",~g")),  # ~s writes 0.1 s as 100m
+            x=alt.X("amount:Q", title=axis, axis=alt.Axis(format=",.3~f")),  # ~s writes 0.1 s as 100m
             color=alt.Color("kind:N", title=None, scale=alt.Scale(domain=list(kinds))),
             order="order:O",
             tooltip=[

@@ -11,8 +11,9 @@ from entrofed.leaderboard.standing import Place, Standing, Target
 from entrofed.leaderboard.tuning import Chosen
 from entrofed.papers.page import table_lines
 from entrofed.papers.reported import METRICS
-from entrofed.papers.words import POOLED, number, p_value, pooled_cells, rank_rows, signed
+from entrofed.papers.words import POOLED, number, pooled_cells, rank_rows, signed
 from entrofed.suite.blocks import Pooled
+from entrofed.suite.words import p_value
 
 PERCENT = "percent"
 NOT_REACHED = "–"

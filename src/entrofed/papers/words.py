@@ -10,6 +10,7 @@ from entrofed.papers.verdict import Line, Verdict, verdicts
 from entrofed.suite.blocks import Pooled
 from entrofed.suite.ranking import Rank
 from entrofed.suite.statistics import Row
+from entrofed.suite.words import p_value
 
 
 def number(value: float, spread: float | None, unit: str) -> str:
@@ -52,15 +53,6 @@ def span(low: float | None, high: float | None, unit: str) -> str:
     '-1.25..+3.00'
     """
     return "" if low is None or high is None else f"{signed(low, unit)}..{signed(high, unit)}"
-
-
-def p_value(p: float | None) -> str:
-    """A p-value in three digits.
-
-    >>> p_value(0.0002), p_value(0.25)
-    ('< 0.001', '0.250')
-    """
-    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 GAINS = ("gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", "")

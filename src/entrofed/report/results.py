@@ -11,7 +11,7 @@ from entrofed.charts.report import SLOTS, heat_chart, numbered, ranking_chart, r
 from entrofed.report.blocks import Block, Facts, Grid, Picture, Section, Sheets, View, Words
 from entrofed.report.collect import Group
 from entrofed.suite.statistics import Row, compare, few_seeds
-from entrofed.suite.words import idle_words
+from entrofed.suite.words import idle_words, p_value
 
 LAST_10 = "accuracy_last_10"
 
@@ -192,7 +192,7 @@ def _gains(found: Sequence[Row], label: str, sheets: Sheets) -> View:
                 f"{means[-1]:+.2f}",
                 "" if low is None else f"{lows[-1]:+.2f} to {highs[-1]:+.2f}",
                 f"{pair.wins}, {pair.losses}",
-                "" if row.t_p_holm is None else f"{row.t_p_holm:.3f}",
+                p_value(row.t_p_holm),
             ]
         )
     data = sheets.add("gains", {"experiment": names, "mean": means, "low": lows, "high": highs})

@@ -12,6 +12,7 @@ from entrofed.experiment.run_folder import RunFolder, find_runs, readable
 from entrofed.experiment.summary import asked_metrics
 from entrofed.suite.statistics import Row, compare
 from entrofed.suite.target import NOT_REACHED, to_target
+from entrofed.suite.words import p_value
 
 METRICS = {
     "accuracy": ("accuracy %", 100),
@@ -165,8 +166,15 @@ def paired_markdown(tests: Sequence[Row]) -> str:
             continue
         low, high = found.interval.low, found.interval.high
         within = "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}"
-        p = "" if row.t_p_holm is None else f"{row.t_p_holm:.3f}"
-        lines.append([row.method, f"{100 * found.difference:+.2f}", within, f"{found.wins}, {found.losses}", p])
+        lines.append(
+            [
+                row.method,
+                f"{100 * found.difference:+.2f}",
+                within,
+                f"{found.wins}, {found.losses}",
+                p_value(row.t_p_holm),
+            ]
+        )
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     warnings = "".join(f"- {row.method}: {row.warning}\n" for row in tests if row.warning)
     note = "Mean of the last ten rounds, in points; runs with the same seed are paired; p: paired t-test, after Holm.\n"

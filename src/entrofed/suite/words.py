@@ -23,6 +23,15 @@ def rounds_words(number: int) -> str:
     return f"{number} round{'s' * (number != 1)}"
 
 
+def p_value(p: float | None) -> str:
+    """A p-value in three digits.
+
+    >>> p_value(0.0002), p_value(0.25)
+    ('< 0.001', '0.250')
+    """
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
 def privacy_words(summary: Mapping[str, Any]) -> str:
     """What the clients paid for their label counts and updates; empty if nothing was noised.
 

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from entrofed.suite.compare import METRICS, TO_TARGET, cell_of, columns_of
 from entrofed.suite.statistics import Row
+from entrofed.suite.words import p_value
 
 
 def comparison_table(rows: list[dict[str, Any]]) -> Table:
@@ -55,7 +56,7 @@ def paired_table(rows: list[Row]) -> Table:
             f"{100 * found.difference:+.2f}",
             "" if low is None or high is None else f"{100 * low:+.2f} to {100 * high:+.2f}",
             f"{found.wins}, {found.losses}",
-            *("" if p is None else f"{p:.3f}" for p in (row.t_p_holm, row.wilcoxon_p_holm)),
+            *map(p_value, (row.t_p_holm, row.wilcoxon_p_holm)),
         )
     table.caption = "\n".join(
         ["runs with the same seed are paired; p: paired t-test and Wilcoxon's test, after Holm", *warnings]
