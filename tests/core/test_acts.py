@@ -64,6 +64,7 @@ def test_steps_do_not_tell_the_exact_size(tmp_path: Any, method: str) -> None:
 
 def test_counts_that_are_asked_for_at_once_are_drawn_once(tmp_path: Any) -> None:
     """23 of 40 simultaneous first questions drew two noises."""
+    pytest.importorskip("flwr")
     from entrofed.flower.answers import released_counts
 
     found: list[Any] = []

@@ -62,9 +62,11 @@ def test_it_is_refused_where_it_cannot_act():
         CCVR(server=CCVR())
     with pytest.raises(ConfigError, match="no linear output layer"):
         CCVR().network(lambda: nn.Conv2d(1, 2, 3))
-    strategy = pytest.importorskip("entrofed.flower").EntroStrategy
+    pytest.importorskip("flwr")
+    from entrofed.flower import EntroStrategy
+
     with pytest.raises(ConfigError, match="asks clients for 'feature_sums' at the end"):
-        strategy("ccvr", cohort=2, classes=10)
+        EntroStrategy("ccvr", cohort=2, classes=10)
 
 
 def test_features_are_what_enters_the_output_layer():
