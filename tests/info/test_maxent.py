@@ -24,7 +24,7 @@ def draw(seed, n, classes, alpha=0.3):
 
 
 OUTSIDE = pytest.mark.filterwarnings("ignore:Values in x were outside bounds")
-"""SLSQP of SciPy before 1.16 says so of its own steps."""
+"""SLSQP of earlier versions of SciPy (1.13) says so of its own steps."""
 
 
 @OUTSIDE
