@@ -1,6 +1,7 @@
 """The loop everyone writes: clients one after the other, ``nn.Module`` and ``torch.optim.SGD``, two threads."""
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from cases import LR, Case, cohorts, samples, told
@@ -16,6 +17,13 @@ def module(case: Case) -> torch.nn.Module:
     for inputs, outputs in zip(case.widths, case.widths[1:], strict=False):
         layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
     return torch.nn.Sequential(*layers[:-1])
+
+
+@cache
+def data(case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of all clients, once for each process."""
+    x, y, _, _ = samples(case)
+    return torch.from_numpy(x.copy()), torch.from_numpy(y.copy())
 
 
 def train(model: torch.nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, batch: int) -> None:
@@ -36,7 +44,7 @@ def play(case: Case, ended: Callable[[], None]) -> None:
     if case.peers:
         raise SystemExit("none: there is a server")
     torch.set_num_threads(2)
-    x, y = (torch.from_numpy(array.copy()) for array in samples(case)[:2])
+    x, y = data(case)
     model = module(case)
     state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for cohort in cohorts(case):
