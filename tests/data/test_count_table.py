@@ -84,7 +84,10 @@ BAD = {
     "not a number": ("client,cat,dog\na,nan,2\n", "client 'a' .* has nan of class 'cat'"),
     "infinite": ("client,cat,dog\na,inf,2\n", "has inf of class 'cat'"),
     "text": ("client,cat,dog\na,1,2\nb,many,0\n", "class 'cat', row 2 holds 'many', which is no number"),
-    "two columns of names": ("client,city,cat,dog\na,Basel,1,2\n", "class 'city', row 1 holds 'Basel'.*chosen as client"),
+    "two columns of names": (
+        "client,city,cat,dog\na,Basel,1,2\n",
+        "class 'city', row 1 holds 'Basel'.*chosen as client",
+    ),
     "empty cell": ("client,cat,dog\na,1,\n", "class 'dog', row 1 holds '', which is no number"),
     "ragged": ("client,cat,dog\na,1,2\nb,1\n", "Expected 3 columns, got 2"),
     "too many cells": ("client,cat,dog\na,1,2,3\n", "Expected 3 columns, got 4"),
