@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
-PYTEST := $(BIN)/pytest -n 3 --dist loadgroup  # for two cores: some tests wait for the processes that they started
+PYTEST := $(BIN)/pytest -n 4 --dist loadgroup  # for two cores: some tests wait for the processes that they started
 
 unexport PYTHONDONTWRITEBYTECODE  # where it is set, every process compiles torch anew: 2 s each
 

@@ -1,5 +1,6 @@
 """How often things are done that take time: a guard that no clock can disturb."""
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -16,8 +17,10 @@ from entrofed.backends.parcels import Packer, unpack
 from entrofed.backends.shared import SharedBlock, Spec
 from entrofed.client import runtime
 from entrofed.client.runtime import ClientRuntime
+from entrofed.core.params import Params
 from entrofed.core.tasks import EvaluateTask, Task
 from entrofed.data.federation import Federation
+from entrofed.experiment.build import prepare
 from entrofed.experiment.config import parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import run
@@ -63,6 +66,21 @@ def test_tasks_are_as_many_as_there_must_be(
     if "topology" in settings:
         found.pop("EvaluateTask")  # of models that differ
     assert found == expected
+
+
+def test_between_rounds_a_run_holds_one_model(tmp_path: Path) -> None:
+    """Not the one it began with; ten updates of a large model leave little room for others."""
+
+    def models() -> int:
+        return sum(type(thing) is Params for thing in gc.get_objects())
+
+    found: list[int] = []
+    experiment = parse({"rounds": 3, "data": {"clients": 6}, "method": {"cohort": 3, "lr": 0.1}})
+    gc.collect()
+    before = models()
+    setup = prepare(experiment)
+    run(experiment, RunFolder(tmp_path), setup=setup, observer=lambda record: found.append(models() - before))
+    assert found == [1, 1, 1]
 
 
 def test_nothing_is_flushed_in_a_round_without_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

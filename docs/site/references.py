@@ -13,6 +13,7 @@ from entrofed.privacy.secure import runs_secure
 from entrofed.registry import PART_KINDS, known
 
 ROLES = re.compile(r":\w+:`[~.]?(?:[\w.]+\.)?(\w+)`")
+BARS = re.compile(r"(`[^`]*`)|\|")
 """Sphinx's references in docstrings; only the last name is shown."""
 
 
@@ -91,7 +92,11 @@ def _default(key: Key) -> str:
     return f"`{json.dumps(key.default)}`"
 
 
+def _escaped(found: re.Match[str]) -> str:
+    return found[1] or "\\|"  # within code a bar does not end a cell, and a backslash would be shown
+
+
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     lines = [list(head)]
-    lines += [["---"] * len(lines[0]), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    lines += [["---"] * len(lines[0]), *([BARS.sub(_escaped, cell) for cell in row] for row in rows)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -62,11 +62,38 @@ def test_workers_are_started_once_where_they_pay(
     expected: list[int],
 ) -> None:
     monkeypatch.setattr(auto, limit, -1.0)
+    monkeypatch.setattr(auto, "WORTH", 0.0)
     backend = AutoBackend(workers)
     backend.open(workload)
     for _ in range(2):
         backend.run(tasks[:tasks_at_once])
     assert started == expected
+
+
+def test_tasks_that_are_not_worth_sending_stay_here(
+    monkeypatch: pytest.MonkeyPatch, started: list[int], workload: Workload, tasks: list[EvaluateTask]
+) -> None:
+    monkeypatch.setattr(auto, "START", -1.0)
+    monkeypatch.setattr(auto, "WORTH", 1e3)
+    backend = AutoBackend(2)
+    backend.open(workload)
+    for _ in range(2):
+        backend.run(tasks)
+    assert started == []
+
+
+def test_what_workers_never_do_starts_none(
+    monkeypatch: pytest.MonkeyPatch, started: list[int], workload: Workload, tasks: list[EvaluateTask]
+) -> None:
+    monkeypatch.setattr(auto, "START", 0.0)
+    monkeypatch.setattr(EvaluateTask, "near", True)
+    backend = AutoBackend(2)
+    backend.open(workload)
+    for _ in range(2):
+        backend.run(tasks)
+    monkeypatch.setattr(EvaluateTask, "near", False)
+    backend.run(tasks)
+    assert started == []
 
 
 def test_a_compiled_model_is_compiled_once(started: list[int], workload: Workload, tasks: list[EvaluateTask]) -> None:
@@ -90,6 +117,7 @@ def test_workers_are_prepared_once_before_they_are_needed(
     prepared: list[None] = []
     monkeypatch.setattr("entrofed.backends.processes.get_ready", lambda: prepared.append(None))
     monkeypatch.setattr(auto, "SOON", 0.0)
+    monkeypatch.setattr(auto, "WORTH", 0.0)
     backend = AutoBackend(workers)
     backend.open(workload)
     for _ in range(3):
@@ -105,6 +133,7 @@ def test_the_change_to_workers_changes_no_bit(
     backend.open(workload)
     try:
         monkeypatch.setattr(auto, "SOON", 0.0)
+        monkeypatch.setattr(auto, "WORTH", 0.0)
         here = backend.run(tasks)
         monkeypatch.setattr(auto, "START", 0.0)
         there = backend.run(tasks)

@@ -97,6 +97,8 @@ def _no_driver() -> Iterator[None]:
 
     Where torch was built with CUDA, and there is none, it does so itself.
     """
+    if not hasattr(torch._C, "_ensureCUDADeviceGuardSet"):
+        pytest.skip(f"torch {torch.__version__} cannot pretend CUDA")
     torch._C._ensureCUDADeviceGuardSet()
     if torch.backends.cuda.is_built():
         yield

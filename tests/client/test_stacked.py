@@ -120,16 +120,17 @@ def both(digits, network, tasks):
     return alone, found
 
 
-def assert_equal_but_for_rounding(alone, found):
+def assert_equal_but_for_rounding(alone, found, off=2e-6):
     """Sums in another order: per step, a gradient of length about 1 is off by a few units of its last place.
 
     Measured: at most 3e-7 in any of these cases, of weights up to 1. A batch, mask or sample that is another than in
-    the plain loop moves weights by 1e-3 and more.
+    the plain loop moves weights by 1e-3 and more. Adam divides a gradient by its own size, so that where there is
+    hardly any its rounding counts as much as itself: 3.1e-6 with torch 2.6, at steps of 1e-3.
     """
     assert len(alone) == len(found)
     for one, other in zip(alone, found, strict=True):
         assert (other.client, other.num_examples, other.num_steps) == (one.client, one.num_examples, one.num_steps)
-        np.testing.assert_allclose(other.params.values, one.params.values, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(other.params.values, one.params.values, rtol=0, atol=off)
         assert np.array_equal(other.params.counters, one.params.counters)
         told = ("train_loss", "train_loss_last_epoch")
         for name in told:
@@ -195,10 +196,11 @@ def test_networks(digits, gentle, name, objective):
 def test_ways_to_train(digits, gentle, name, options):
     tasks = tasks_for(NETWORKS[name], replace(gentle, **options), facts=(MeanPrediction(),))
     alone, found = both(digits, NETWORKS[name], tasks)
-    assert_equal_but_for_rounding(alone, found)
+    off = 0.01 * options["lr"] if "optimizer" in options else 2e-6
+    assert_equal_but_for_rounding(alone, found, off)
     again = [replace(task, client_state=update.client_state) for task, update in zip(tasks, alone, strict=True)]
     if all(update.num_steps == alone[0].num_steps for update in alone) or options.get("optimizer", "sgd") == "sgd":
-        assert_equal_but_for_rounding(*both(digits, NETWORKS[name], again))
+        assert_equal_but_for_rounding(*both(digits, NETWORKS[name], again), off)
 
 
 def test_single_steps_of_a_network_with_kinks(digits, training):

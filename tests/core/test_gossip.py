@@ -112,7 +112,7 @@ def test_interrupted_and_spread_over_processes(tmp_path, two_workers, method):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(known("method")) - {"inv_entropy", "fedconcat", "ccvr", "maxent_estimated"})
+    "name", sorted(set(known("method")) - {"inv_entropy", "fedconcat", "ccvr", "fedmaxent", "maxent_estimated"})
 )
 def test_every_method_without_a_server(tmp_path, name):
     if method_of(name).selector.name not in ANYBODY:

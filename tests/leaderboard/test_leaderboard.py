@@ -13,10 +13,10 @@ from entrofed.experiment.config import parse
 from entrofed.leaderboard import board as boards
 from entrofed.leaderboard.board import Board, BoardFederation, BoardMethod, Tuning, board, cell_of, joining
 from entrofed.leaderboard.page import write_page
-from entrofed.leaderboard.plan import left, pairings, stored
+from entrofed.leaderboard.plan import in_tables, left, of_tables, pairings, stored
 from entrofed.leaderboard.standing import standing
 from entrofed.leaderboard.tuning import Chosen, keep_settings, nested, read_settings
-from entrofed.papers.results import SERIES, Result
+from entrofed.papers.results import SERIES, Result, store
 from entrofed.suite.tune import spaces
 
 TINY = BoardFederation(
@@ -58,6 +58,10 @@ def test_everything_on_the_board_can_be_run(federation, method):
     where, who = board().federation(federation), board().method(method)
     if who.needs_validation and not where.has_validation:
         assert who not in pairings([where], [who])[0].methods
+        return
+    if where.tuning is None:
+        experiment = parse(cell_of(where, who.column({})).experiment(who.column({})))
+        assert (experiment.method.lr, experiment.rounds) == (0.01, 500)
         return
     options = (*where.tuning.search, *who.search)
     space = spaces(options)
@@ -228,6 +232,54 @@ def test_other_settings_are_played_anew(tmp_path):
     assert left(runs, kept) == []
     other = {"fedavg": replace(chosen["fedavg"], chosen={"method.lr": 0.2})}
     assert len(left(pairings([TINY], [METHODS["fedavg"]])[0].plan(other, tmp_path), kept)) == 2
+
+
+def test_runs_of_the_tables_of_results_are_not_played_again(tmp_path):
+    """Where no settings are sought, a table of a paper has runs of the same experiment under another name."""
+    from entrofed.experiment.config import to_toml
+
+    fixed = replace(TINY, tuning=None)
+    [pairing] = pairings([fixed], list(METHODS.values()))
+    assert pairing.untuned({}) == []
+    runs = pairing.plan({}, tmp_path)
+    assert [(run.column.label, run.experiment.seed) for run in runs] == [
+        ("fedavg", 0), ("fedavgm", 0), ("fedavg", 1), ("fedavgm", 1),
+    ]  # fmt: skip
+    told = runs[2].experiment.model_copy(update={"name": "paper-table1"})
+    table = [replace(result("paper/table1", "FedAvg", 1, 0.5), experiment=to_toml(told))]
+    [found] = of_tables(runs, table)
+    assert (found.table, found.cell, found.column, found.seed) == ("tiny", "tiny", "fedavg", 1)
+    assert len(left(runs, {("fedavg", 1): found})) == 3
+    store(table, tmp_path / "results")
+    assert len(in_tables(pairing, runs, tmp_path / "leaderboard")) == 1
+    [tuned] = pairings([TINY], list(METHODS.values()))
+    assert in_tables(tuned, runs, tmp_path / "leaderboard") == []
+    longer = [replace(table[0], experiment=to_toml(told.model_copy(update={"rounds": 4})))]
+    assert list(of_tables(runs, longer)) == []
+
+
+def test_federations_without_a_search_do_not_count_for_ranks(tmp_path):
+    entries = replace(SMALL, federations={"tiny": TINY, "fixed": replace(TINY, id="fixed", tuning=None)})
+    runs = [result("tiny", name, seed, 0.5) for name in METHODS for seed in range(3)]
+    more = [result("fixed", "fedavg", seed, 0.1) for seed in range(3)]
+    found = standing(entries, [*runs, *more])
+    assert (found.ranks, found.gains, found.controls) == (lambda one: (one.ranks, one.gains, one.controls))(
+        standing(entries, runs)
+    )
+    assert [place.method for place in found.places["fixed"]] == ["fedavg"]
+    write_page(entries, found, {}, tmp_path / "page.md")
+    assert "No search: every method has the paper's settings" in (tmp_path / "page.md").read_text()
+
+
+def test_a_federation_that_is_still_being_played_does_not_count_beside_whole_ones():
+    entries = replace(SMALL, federations={"tiny": TINY, "begun": replace(TINY, id="begun")})
+    whole = [result("tiny", name, seed, 0.5) for name in METHODS for seed in range(3)]
+    begun = [result("begun", "fedavg", seed, 0.1) for seed in range(3)]
+    found = standing(entries, [*whole, *begun])
+    assert [rank.method for rank in found.ranks] == [rank.method for rank in standing(entries, whole).ranks]
+    assert len(found.ranks) == 2
+    assert set(found.places) == {"tiny", "begun"}
+    assert [rank.method for rank in standing(entries, begun).ranks] == ["fedavg"]  # all there is
 
 
 def test_bad_options(small, tmp_path):

@@ -30,6 +30,19 @@ def test_curves_by_round():
     assert {row["panel"] for row in rows} == {"iris"}
 
 
+@pytest.mark.parametrize(
+    ("paper", "table", "cells", "axis"),
+    [
+        ("record", "cifar10", ("dir0.1", "iid"), "shared"),
+        ("inv_entropy", "table8", ("heart", "iris"), "independent"),
+    ],
+)
+def test_panels_of_one_dataset_share_their_axis(paper, table, cells, axis):
+    runs = [made(f"{paper}/{table}", cell, "FedAvg", 0, [0.1, 0.2]) for cell in cells]
+    found = Figure("f", "c", table, ("accuracy",), {cell: (cell,) for cell in cells})
+    assert figure(PAPERS[paper], found, runs).to_dict()["resolve"]["scale"]["y"] == axis
+
+
 def test_rounds_that_were_not_evaluated_have_an_entropy():
     course = {"cohort_entropy": [1.0, None, 3.0]}
     run = made("fedentopt/fig1", "cifar10-c2", "Random", 0, [0.5], at=(3,), course=course)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from entrofed.papers.claims import judge_claims
+from entrofed.papers.claims import _below, judge_claims
 from entrofed.papers.page import write_page
 from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.results import SERIES, Result
@@ -102,9 +102,15 @@ def test_claims_that_do_not_hold():
     same = {"FedAvg": (0.900, 0.902, 0.904), "Entropy": (0.901, 0.901, 0.905)}
     [found, other] = judge_claims(IRIS, runs_of(same, CELLS))
     assert shown(found.rows[0]) == "open"
-    assert found.rows[0].high < found.reported["FedAvg"]
-    assert found.verdict == "does not hold"  # no gain is shown, and one as large as the paper's is excluded
+    assert found.rows[0].high < found.reported["FedAvg"] / 2
+    assert found.verdict == "does not hold"  # no gain is shown, and one half as large as the paper's is excluded
     assert (other.verdict, other.missing) == ("undecided", ("FedOpt", "FedProx"))
+    ahead = replace(found.rows[0], low=0.1)  # by less than the paper says, but ahead, if all other tests are left aside
+    assert _below(found.rows[0], found.reported["FedAvg"])
+    assert not _below(ahead, found.reported["FedAvg"])
+    collapsed = replace(found.rows[0], low=-1.5, high=38.1)  # a rival whose runs differ much, and that did badly there
+    assert not _below(collapsed, 38.7)
+    assert _below(replace(collapsed, high=19.3), 38.7)
 
 
 def test_columns_are_ranked_over_cells_and_seeds():

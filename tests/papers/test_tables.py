@@ -1,3 +1,4 @@
+import json
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -11,8 +12,10 @@ from entrofed.data.replay import replayed_cohorts
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
 from entrofed.papers.reported import METRICS, SPREADS, UNITS, WITHOUT, Cell, Column, Table
+from entrofed.papers.reproduce import planned
 from entrofed.papers.results import COURSE, SERIES
-from entrofed.papers.tables import find, papers
+from entrofed.papers.tables import find, find_cell, papers
+from entrofed.registry import PART_KINDS
 
 PAPERS = papers()
 TABLES = {f"{paper.name}/{table.id}": table for paper in PAPERS.values() for table in paper.tables.values()}
@@ -25,9 +28,9 @@ def test_all_tables_are_there():
     assert set(TABLES) == {
         *(f"fedentopt/{name}" for name in ("table1", "table2", "table3", "table4", "fig1", "fig3", "fig4", "fig5")),
         *("fedep/table2", "fedep/table3", "fedklentropy/table2", "fedklentropy/table3", "fedklentropy/alignment"),
-        *("infodiv/table1", "infodiv/table2", "inv_entropy/table8"),
+        *("infodiv/table1", "infodiv/table2", "inv_entropy/table8", "record/cifar10"),
     }
-    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 1, 24, 20, 6, 15, 9, 2, 2, 1, 9, 4, 5]
+    assert [len(table.cells) for table in TABLES.values()] == [13, 6, 8, 6, 1, 24, 20, 6, 15, 9, 2, 2, 1, 9, 4, 5, 2]
     assert all(paper.title and paper.authors for paper in PAPERS.values())
 
 
@@ -41,6 +44,18 @@ def test_every_experiment_is_one(path, cell):
         assert experiment.method.name == column.setting["method"]["name"]
         short = parse(table.cells[cell].experiment(column, rounds=5), where=f"{path} {cell} {label}")
         assert short.rounds == (10 if label == "FedConcat" else 5)
+
+
+@pytest.mark.parametrize(("path", "cell"), CELLS)
+def test_no_two_columns_are_the_same_experiment(path, cell):
+    """A wrapper takes what it is not given from the method's recipe: what an ablation leaves out may come back so."""
+    cell, seen = find(path)[1].cells[cell], {}
+    for label, column in cell.columns.items():
+        experiment = parse(cell.experiment(column))
+        recipe, rest = experiment.method.recipe, experiment.decisive() | {"name": ""}
+        rest["method"] = {key: value for key, value in rest["method"].items() if key not in ("name", *PART_KINDS)}
+        parts = repr([getattr(recipe, kind) for kind in PART_KINDS])
+        assert seen.setdefault((parts, json.dumps(rest, sort_keys=True)), label) == label
 
 
 def test_names_of_experiments_differ():
@@ -96,8 +111,20 @@ def test_no_id_is_given_twice(path):
     cells = [cell for entry in content["table"] if entry["id"] == table for cell in entry["cell"]]
     assert len({cell["id"] for cell in cells}) == len(cells)
     for cell in cells:
-        assert set(cell) <= {"id", "setting", "columns", "values", "seeds"}
+        assert set(cell) <= {"id", "setting", "columns", "values", "seeds", "also"}
         assert set(cell.get("columns", {})) <= set(TABLES[path].columns)
+
+
+def test_columns_that_stand_in_two_cells_are_the_same_experiment(tmp_path):
+    cell = find("record/cifar10")[1].cell("dir0.1")
+    other = find_cell(cell.also)
+    shared = set(cell.columns) & set(other.columns)
+    assert shared == {"FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedLC", "FedRS", "KL", "FedEntOpt", "Uniform"}
+    for label in shared:
+        one, two = (parse(of.experiment(of.columns[label], seed=2) | {"name": "x"}) for of in (cell, other))
+        assert one == two
+        assert planned("record/cifar10", cell, label, None, 2, tmp_path).cell is other
+    assert planned("record/cifar10", cell, "FedMaxEnt", None, 2, tmp_path).cell is cell
 
 
 @by_table
@@ -120,7 +147,7 @@ def test_figures_are_of_cells_that_are_there():
         *(f"fedentopt/fig{i}" for i in (1, 2, 3, 4, 5, 6)),
         *("fedep/fig1", "fedep/fig2"),
         *(f"fedklentropy/{name}" for name in ("fig1", "fig2", "fig3", "fig4", "alignment")),
-        *("infodiv/fig1a", "infodiv/fig1b", "inv_entropy/fig5", "inv_entropy/fig6"),
+        *("infodiv/fig1a", "infodiv/fig1b", "inv_entropy/fig5", "inv_entropy/fig6", "record/curve"),
     ]
     for paper, figure in figures:
         assert figure.caption

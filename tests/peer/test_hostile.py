@@ -165,7 +165,7 @@ def test_a_silent_neighbour_costs_deadlines_ever_more_rarely(tmp_path):
 
 def test_a_flood_hinders_nobody(tmp_path):
     chosen = experiment(10, 3, {"name": "fedavg", "epochs": 10}, topology={"kind": "full"})
-    paths = trial(tmp_path / "trial", chosen)
+    paths = trial(tmp_path / "trial", chosen, deadline=15.0)  # as long do they wait for it in the end
     stop, sent, began = threading.Event(), {}, time.monotonic()
     with Hostile(paths[2], lambda peer, ask: peer.model(ask, kind="none")) as third:
         floods = [third.flood(victim, stop, sent) for victim in third.folder.neighbours]

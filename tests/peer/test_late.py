@@ -10,6 +10,7 @@ from tests.peer.trial import experiment, together, trial
 
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.peer.link import Link, UnreachableError
+from entrofed.peer.service import MODEL
 
 
 def a_round_late(peer, ask):
@@ -65,6 +66,26 @@ def test_who_is_ahead_is_pooled_and_followed(tmp_path):
     assert [record.round for record in records] == [0, 1, 2, 3, 4]
     assert [record.skipped for record in records] == [False, True, True, False, False]
     assert [record.cohort for record in records] == [[0, 1], [], [], [0, 1], [0, 1]]
+
+
+def test_lost_messages_of_the_first_round_are_asked_for_again_as_soon_as_later_ones(tmp_path, monkeypatch):
+    """The first round waits long for peers that are still being started, and no longer for each message."""
+    calls, call = [], Link.call
+
+    def lossy(link, method, payload, seconds, stop=None):
+        calls.append(method)
+        if calls.count(MODEL) <= 4 and method == MODEL:
+            (stop or threading.Event()).wait(seconds)
+            raise UnreachableError("lost on the way")
+        return call(link, method, payload, seconds, stop)
+
+    monkeypatch.setattr(Link, "call", lossy)
+    paths = trial(tmp_path / "trial", experiment(1, 2, {"name": "fedavg"}), deadline=1.5)
+    with Hostile(paths[1], lambda peer, ask: peer.model(ask)):
+        together(paths[:1])
+    (record,) = RunFolder(paths[0] / "run").records()
+    assert record.cohort == [0, 1]
+    assert record.seconds["wait"] < 4 * (0.25 + 1.5) + SLACK
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,9 @@ def test_dataclasses_and_postponed_annotations(write: Write) -> None:
 
 
 def test_a_name_in_a_package() -> None:
-    assert load("pathlib:Path") is Path
+    assert load("fractions:Fraction") is Fraction
     assert load("os.path:join") is __import__("os").path.join
-    assert reference_of(Path) == "pathlib:Path"
+    assert reference_of(Fraction) == "fractions:Fraction"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ log = logging.getLogger("entrofed")
 
 SOON, START = 0.5, 2.0
 """Seconds of computing in this process after which workers are prepared, and started: about what it takes to do so."""
+WORTH = 1e-3
+"""Seconds that a task takes on average, below which workers do not pay: to send it and its result takes half of that,
+and two workers halve the rest."""
 LARGE = 1e9
 """Samples to pass over times parameters, from which on workers do the tasks at once: a second, and more."""
 
@@ -23,11 +26,13 @@ LARGE = 1e9
 class AutoBackend(Backend):
     """Inline until that has taken ``START`` seconds, or tasks are ``LARGE``; with one worker, for good.
 
+    It stays so where tasks are small, however many there are: see ``WORTH``.
+
     Where a model is compiled, workers do that from the start: it takes longer than to start them.
     """
 
     def __init__(self, workers: int, *, timeout: float = 3600.0) -> None:
-        self._count, self._timeout, self._spent = workers, timeout, 0.0
+        self._count, self._timeout, self._spent, self._done = workers, timeout, 0.0, 0
         self._ready = False
         self._backend: Backend = InlineBackend()
         self._workload: Workload | None = None
@@ -43,8 +48,10 @@ class AutoBackend(Backend):
             self._start()
         before = time.process_time()
         outcomes = self._backend.run(tasks)
-        self._spent += time.process_time() - before
-        if self._spent > SOON and not self._ready and self._count > 1:
+        if far := sum(not task.near for task in tasks):  # workers would not do the others either
+            self._spent += time.process_time() - before
+            self._done += far
+        if self._spent > SOON and self._worth and not self._ready and self._count > 1:
             self._get_ready()
         return outcomes
 
@@ -55,7 +62,13 @@ class AutoBackend(Backend):
             return False
         far = [task.cost for task in tasks if not task.near]
         work = sum(far) * workload.layout.trainable
-        return bool(workload.compiled) or (len(far) > 1 and (self._spent > START or work > LARGE))
+        soon = self._spent > START and self._worth
+        return bool(workload.compiled) or (len(far) > 1 and (soon or work > LARGE))
+
+    @property
+    def _worth(self) -> bool:
+        """Whether tasks were large enough, on average, to be sent to somebody."""
+        return self._spent > self._done * WORTH
 
     def _get_ready(self) -> None:
         from entrofed.backends.processes import get_ready

@@ -12,7 +12,7 @@ def ranks_chart(mean_ranks: Mapping[str, float], difference: float) -> alt.TopLe
         for method, rank in mean_ranks.items()
     ]
     y = alt.Y("method:N", sort=list(mean_ranks), title=None, axis=alt.Axis(labelLimit=0))
-    scale = alt.Scale(zero=False)
+    scale = alt.Scale(domain=[1, len(rows)], clamp=True, nice=False)
     bars = alt.Chart().mark_bar(height=7, color="#56b4e9", opacity=0.45)
     dots = alt.Chart().mark_point(filled=True, size=45, opacity=1, color="#000000")
     layers = alt.layer(

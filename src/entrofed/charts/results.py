@@ -42,7 +42,13 @@ def results_chart(
 
 
 def curves_chart(
-    rows: Sequence[dict[str, Any]], columns: Sequence[str], across: str, axis: str, in_a_row: int = 3
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[str],
+    across: str,
+    axis: str,
+    in_a_row: int = 3,
+    *,
+    shared: bool = False,
 ) -> alt.FacetChart:
     """Values of columns against something, with the span over seeds, a panel for each ``panel``.
 
@@ -52,6 +58,7 @@ def curves_chart(
         across: What x is.
         axis: What is drawn; empty if panels differ in it.
         in_a_row: Panels.
+        shared: Whether panels have the same values on their axes.
     """
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", symbolStrokeWidth=3)
     scale = alt.Scale(domain=list(columns), range=[COLOURS[i % len(COLOURS)] for i in range(len(columns))])
@@ -65,7 +72,7 @@ def curves_chart(
         alt.layer(band, line)
         .properties(width=260, height=180)
         .facet(alt.Facet("panel:N", title=None, sort=panels), columns=in_a_row, data=alt.InlineData(values=list(rows)))
-        .resolve_scale(x="independent", y="independent")
+        .resolve_scale(x="independent", y="shared" if shared else "independent")
     )
     return facets
 

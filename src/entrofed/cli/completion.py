@@ -43,6 +43,20 @@ def tables() -> list[str]:
     return [f"{paper.name}/{table}" for paper in papers().values() for table in paper.tables]
 
 
+def cells() -> list[str]:
+    """Of the papers' tables."""
+    from entrofed.papers.tables import papers
+
+    return list(dict.fromkeys(cell for paper in papers().values() for t in paper.tables.values() for cell in t.cells))
+
+
+def columns() -> list[str]:
+    """Of the papers' tables."""
+    from entrofed.papers.tables import papers
+
+    return list(dict.fromkeys(label for paper in papers().values() for t in paper.tables.values() for label in t.runs))
+
+
 def datasets() -> list[str]:
     """Of ``data.name``."""
     from entrofed.data.catalog import datasets as known
@@ -55,6 +69,11 @@ def keys() -> list[str]:
     from entrofed.experiment.keys import keys as known
 
     return [key.path for key in known()]
+
+
+def changes() -> list[str]:
+    """The beginnings of ``--set``."""
+    return [f"{key}=" for key in keys()]
 
 
 def topologies() -> list[str]:

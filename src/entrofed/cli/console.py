@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
+from entrofed.cli.completion import changes, completed, keys
 from entrofed.errors import ConfigError, EntrofedError
 
 CONTROL = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "�")
@@ -28,11 +29,11 @@ errors = SafeConsole(stderr=True, soft_wrap=True, highlight=False)
 
 Overrides = Annotated[
     list[str] | None,
-    Parameter(name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
+    completed(changes, name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
 ]
 Unset = Annotated[
     list[str] | None,
-    Parameter(help="Take a setting of the file away, e.g. --unset data.alpha.", negative=""),
+    completed(keys, help="Take a setting of the file away, e.g. --unset data.alpha.", negative=""),
 ]
 DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")

@@ -86,14 +86,17 @@ def leaderboard(
 
 
 def _say(pairing: "Pairing", out: Path, results: Path, console: Console) -> None:
-    from entrofed.leaderboard.plan import left, stored
+    from entrofed.leaderboard.plan import in_tables, left, stored
     from entrofed.leaderboard.tuning import read_settings
 
     name, tuning = pairing.federation.id, pairing.federation.tuning
     chosen = read_settings(results, name)
-    for method in pairing.untuned(chosen):
-        console.print(f"{name}, {method.id}: {tuning.trials} trials with {tuning.seeds} seeds", highlight=False)
-    for run in left(pairing.plan(chosen, out), stored(results, name)):
+    if tuning is not None:
+        for method in pairing.untuned(chosen):
+            console.print(f"{name}, {method.id}: {tuning.trials} trials with {tuning.seeds} seeds", highlight=False)
+    every = pairing.plan(chosen, out)
+    kept = stored(results, name) | {(run.column, run.seed): run for run in in_tables(pairing, every, results)}
+    for run in left(every, kept):
         console.print(f"{run.folder.path}: {run.experiment.rounds} rounds", highlight=False)
 
 
@@ -102,7 +105,7 @@ def _play(
 ) -> tuple[int, dict[str, EntrofedError], bool]:
     """Search, play and store; how many runs were to be played, which failed, and whether the time was spent."""
     from entrofed.cli.progress import TimeUpError
-    from entrofed.leaderboard.plan import finished, left, stored
+    from entrofed.leaderboard.plan import finished, in_tables, left, stored
     from entrofed.leaderboard.tuning import keep_settings, read_settings, tune
     from entrofed.papers.results import store
 
@@ -111,7 +114,9 @@ def _play(
         for method in pairing.untuned(read_settings(results, federation.id)):
             found = tune(federation, method, out / "tuning", play)
             keep_settings(results, federation.id, {method.id: found})
-        runs = left(pairing.plan(read_settings(results, federation.id), out), stored(results, federation.id))
+        every = pairing.plan(read_settings(results, federation.id), out)
+        store(in_tables(pairing, every, results), results)
+        runs = left(every, stored(results, federation.id))
         failed = play([(run.experiment, run.folder) for run in runs], keep_going=True)
     except TimeUpError:
         spent = True

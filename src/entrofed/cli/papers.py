@@ -42,8 +42,12 @@ def reproduce_list(*, data_dir: DataDir = None) -> None:
 def reproduce(
     tables: Annotated[list[str], completion.completed(completion.tables, negative="")],
     *,
-    cell: Annotated[list[str] | None, Parameter(help="Only these cells of the table.", negative="")] = None,
-    column: Annotated[list[str] | None, Parameter(help="Only these columns.", negative="")] = None,
+    cell: Annotated[
+        list[str] | None, completion.completed(completion.cells, help="Only these cells of the table.", negative="")
+    ] = None,
+    column: Annotated[
+        list[str] | None, completion.completed(completion.columns, help="Only these columns.", negative="")
+    ] = None,
     rounds: Annotated[int | None, Parameter(help="Instead of the paper's.")] = None,
     seeds: Annotated[int | None, Parameter(help="How many, from seed 0 on (default: 3).")] = None,
     budget: Annotated[

@@ -1,13 +1,13 @@
 """The optimizers of local training, and what else moves parameters."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from entrofed.client.model import Gradients, Tensors
 from entrofed.core.parts import Correction
@@ -47,10 +47,15 @@ class SGD:
         return {"velocity": self.gradients.flat(self.velocity)}
 
 
-class Adam:
-    """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay)."""
+KERNELS: dict[str, Callable[..., None]] = {"adam": adam, "adamw": adamw}
+"""Torch's own, by the names of ``method.optimizer``."""
 
-    decoupled: ClassVar[bool] = False
+
+class Adam:
+    """Adam with torch's defaults (betas 0.9 and 0.999, epsilon 1e-8, bias-corrected, L2 weight decay).
+
+    ``adamw``: weight decay, ``w -= lr * decay * w``, stays out of the moments (Loshchilov and Hutter, ICLR 2019).
+    """
 
     def __init__(self, gradients: Gradients, training: Training, client_state: PartState) -> None:
         self.gradients, self.training = gradients, training
@@ -61,7 +66,7 @@ class Adam:
 
     def step(self, slopes: Tensors) -> None:
         """Change the parameters by their gradients."""
-        adam(
+        KERNELS[self.training.optimizer](
             self.gradients.parameters,
             slopes,
             self.mean,
@@ -69,7 +74,6 @@ class Adam:
             [],
             self.steps,
             fused=True,
-            decoupled_weight_decay=self.decoupled,
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
@@ -85,13 +89,7 @@ class Adam:
         return {"mean": flat(self.mean), "square": flat(self.square), "steps": self.steps[0].cpu().numpy()}
 
 
-class AdamW(Adam):
-    """Adam whose weight decay, ``w -= lr * decay * w``, stays out of the moments (Loshchilov and Hutter, ICLR 2019)."""
-
-    decoupled: ClassVar[bool] = True
-
-
-OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
+OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam, "adamw": Adam}
 
 
 def _restore(client_state: PartState, name: str, gradients: Gradients) -> Tensors:

@@ -38,19 +38,30 @@ def batches(
 def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     """Train on a client's data, and say what came of it."""
     began = time.perf_counter()
-    training, objective, rule = task.training, task.objective, task.rule
     if task.limits is not None:
         data = data.at_most(task.limits, stream(task.seed, "limit", task.client))
     if data.x.device != model.device:
         data = replace(data, x=data.x.to(model.device))
     model.load(task.params)
     model.module.train()
+    most = None if task.rule is None else task.rule.max_steps(task)
+    losses, steps, persisted = _descend(task, data, model, most)
+    seconds = time.perf_counter() - began
+    return update_of(task, data, model, model.dump(), steps, losses, most, seconds, persisted)
+
+
+def _descend(task: TrainTask, data: ClientData, model: LocalModel, most: int | None) -> tuple["Losses", int, PartState]:
+    """All steps, ``most`` at most: the losses, how many steps, and what the optimizer keeps if it persists.
+
+    Gradients and momentum are gone when it returns: each is as large as the model.
+    """
+    training, objective, rule = task.training, task.objective, task.rule
     losses: list[torch.Tensor] = []
     sizes: list[int] = []
     epochs: list[int] = []
     rng = stream(task.seed, task.purpose, task.round, task.client)
     given_for = objective.begin(task, data, model)
-    correction, most = (None, None) if rule is None else (rule.correction(task), rule.max_steps(task))
+    correction = None if rule is None else rule.correction(task)
     optimizer: SGD | Adam | None = None
     with torch_stream(task.seed, "layers", task.round, task.client, device=model.device):
         for x, y, epoch in batches(data, model, training, rng):
@@ -71,6 +82,7 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
             steering.before_step(slopes)
             optimizer.step(slopes)
             steering.after_step()
+            del slopes  # as large as the model: they go before the next ones come
             losses.append(loss)
             sizes.append(size)
             epochs.append(epoch)
@@ -79,8 +91,7 @@ def train(task: TrainTask, data: ClientData, model: LocalModel) -> Update:
     passes = training.epochs if most is None else sum(sizes) / max(len(data), 1)
     found = _mean_losses(losses, sizes, epochs, len(data), passes)
     persisted = optimizer.client_state() if optimizer and training.persist_optimizer else {}
-    seconds = time.perf_counter() - began
-    return update_of(task, data, model, model.dump(), len(losses), found, most, seconds, persisted)
+    return found, len(losses), persisted
 
 
 @dataclass(frozen=True)

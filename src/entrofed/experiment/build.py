@@ -56,8 +56,6 @@ class Setup:
     federation: Federation
     build: Callable[[], torch.nn.Module]
     layout: Layout
-    params: Params
-    """The model before the first round."""
     network: Network | None = None
     """The peers' connections, where there is no server."""
     metrics: Mapping[str, Metric] = field(default_factory=dict)
@@ -66,6 +64,12 @@ class Setup:
     """The data that judges which model is the best; see :mod:`entrofed.experiment.judge`."""
     stacking: Stacking = field(default_factory=Stacking)
     """Whether clients train together."""
+
+    @property
+    def params(self) -> Params:
+        """The model before the first round, built anew: who goes on from it need not keep it."""
+        with torch_stream(self.experiment.seed, "init"):
+            return self.layout.read(self.build())
 
     @property
     def workload(self) -> Workload:
@@ -157,7 +161,6 @@ def prepare(
         federation,
         build,
         layout,
-        layout.read(first),
         _peers(experiment, federation),
         chosen_metrics(experiment, federation, metrics),
         judged_on(experiment, federation),

@@ -69,22 +69,22 @@ class Runner:
         self._file: IO[str] | None = None
         self._beside = Beside()
 
-    def begin(self, first: State, *, resume: bool, start_over: bool = False) -> None:
-        """Start from the first state, or from the last intact checkpoint.
+    def begin(self, first: Callable[[], State], *, resume: bool, start_over: bool = False) -> None:
+        """Start from the state that ``first`` makes, or from the last intact checkpoint.
 
         ``start_over``: where there are checkpoints and none is intact, put the records aside and begin anew; else that
         is an error.
         """
-        self.state = self._first = first
-        if resume:
-            self._restore(start_over)
+        self._first = first
+        self.state = (self._restored(start_over) if resume else None) or first()
         if self.folder is not None:
             self.folder.keep_rounds(self.state.round)
         self._saved, self._saved_at = self.state.round, time.monotonic()
 
-    def _restore(self, start_over: bool) -> None:
+    def _restored(self, start_over: bool) -> State | None:
+        """The last intact checkpoint; None where nothing was saved."""
         if self._checkpoints is None:
-            return
+            return None
         state, problems = self._checkpoints.last()
         for problem in problems:
             log.warning("%s; going back to the checkpoint before", problem)
@@ -97,10 +97,10 @@ class Runner:
             log.warning("beginning anew; the records so far are in %s", self.folder.start_over())
         if state is not None:
             self._checkpoints.prune(state.round)
-        self.state = state or self._first
-        self._best = self._model.best() if self._model is not None and self.state.round else Best()
+        self._best = self._model.best() if self._model is not None and state is not None else Best()
         self._best_state = None
-        log.info("resumed at round %d", self.state.round)
+        log.info("resumed at round %d", 0 if state is None else state.round)
+        return state
 
     @property
     def stopped(self) -> str | None:

@@ -7,7 +7,7 @@
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,8 +19,10 @@ from entrofed.backends.stacked import StackedBackend
 from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.ending import finish_run
 from entrofed.core.gossip import gossip_round
+from entrofed.core.job import Job
 from entrofed.core.records import RoundRecord
 from entrofed.core.round import Train, run_round, tell_once
+from entrofed.core.types import PartState, State
 from entrofed.experiment.build import (
     Setup,
     check_protection,
@@ -116,9 +118,8 @@ def run(
                     judge=Judge(experiment, setup.judged, job.rules, evaluation),
                     model=model,
                 )
-                runner.begin(
-                    first_state_of(job, setup.params, runner.client_states), resume=resume, start_over=from_scratch
-                )
+                first = partial(_first, setup, job, runner.client_states)
+                runner.begin(first, resume=resume, start_over=from_scratch)
                 if job.network is None:
                     job = replace(job, predict=evaluation.predict)
                 play = partial(run_round, train=train) if job.network is None else gossip_round
@@ -159,6 +160,11 @@ def run(
         finally:
             if backend is None:
                 used.close()
+
+
+def _first(setup: Setup, job: Job, client_states: Mapping[int, PartState]) -> State:
+    """Where the run begins, made anew each time: it is as large as the model."""
+    return first_state_of(job, setup.params, client_states)
 
 
 def is_finished(experiment: Experiment, folder: RunFolder) -> bool:

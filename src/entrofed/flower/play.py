@@ -113,7 +113,10 @@ class Play:
             how = {"seed": settings.seed, "rounds": settings.rounds, "nodes": settings.nodes}
             folder.start(experiment_of(folder, section, settings.privacy, **how), self.method)
         self._first = arrays
-        first = State(0, self.form.read(arrays), {}, {}, self.runner.client_states)
+
+        def first() -> State:
+            return State(0, self.form.read(arrays), {}, {}, self.runner.client_states)
+
         self.runner.begin(first, resume=True, start_over=False)
         self.records: list[RoundRecord] = []
         if folder is not None and self.state.round:

@@ -47,7 +47,8 @@ class BoardFederation:
     seeds: int
     target: float
     setting: Mapping[str, Any]
-    tuning: Tuning
+    tuning: Tuning | None = None
+    """None: every method is played with the settings of a paper's protocol, as in the tables of results."""
 
     @property
     def has_validation(self) -> bool:
@@ -130,7 +131,8 @@ def board() -> Board:
 
 
 def _federation(table: dict[str, Any]) -> BoardFederation:
-    return BoardFederation(**{**table, "tuning": _listed(Tuning, table["tuning"], "search")})
+    tuning = _listed(Tuning, table["tuning"], "search") if "tuning" in table else None
+    return BoardFederation(**{**table, "tuning": tuning})
 
 
 def _listed(kind: type[Any], table: Mapping[str, Any], key: str) -> Any:

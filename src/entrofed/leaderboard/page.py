@@ -50,7 +50,8 @@ def _head(board: Board, found: Standing) -> Iterator[str]:
     yield "entrofed leaderboard --results elsewhere                                    # everything anew, searches too"
     yield from ["```", ""]
     yield (
-        "**Settings.** Every row, controls included, gets the same search in a federation: the same number of trials, "
+        "**Settings.** Every row, controls included, gets the same search in a federation, or none where that follows "
+        "a paper's protocol, which then does not count for ranks and gains: the same number of trials, "
         "drawn at random (seeded) from the same range of learning rates and, where a method has a hyperparameter of "
         "its own, from a range of that. Searches are played with other seeds (from 100 on: other partitions, other "
         "first models), and judged on a validation set that the server keeps; the test set is not looked at. What was "
@@ -87,7 +88,11 @@ def _overview(board: Board, found: Standing, picture: str) -> Iterator[str]:
     yield from table_lines(["method", "", "mean rank", "group", *places], rows)
     if found.ranks:
         words = rank_rows(found.ranks)[1].replace("cells", "federations").replace("columns", "methods")
-        yield from ["", f"{words[0].upper()}{words[1:]}. Accuracies in per cent, mean ± standard deviation over seeds."]
+        yield from [
+            "",
+            f"{words[0].upper()}{words[1:]}. Ranks, and the gains below, are over {', '.join(found.counted)}.",
+        ]
+        yield "Accuracies in per cent, mean ± standard deviation over seeds."
         yield from ["", f"![Mean ranks with the critical difference: methods whose bars do not meet differ]({picture})"]
     yield from ["", *(f"- {name}: {board.federations[name].says}." for name in places)]
 
@@ -116,36 +121,36 @@ def _pooled(rows: Sequence[Pooled]) -> Iterator[str]:
 def _federation(
     board: Board, federation: BoardFederation, places: tuple[Place, ...], chosen: Mapping[str, Chosen]
 ) -> Iterator[str]:
-    tuning, target = federation.tuning, f"{100 * federation.target:g} %"
+    target = f"{100 * federation.target:g} %"
     yield from ["", f"## {federation.id}", ""]
     yield (
-        f"{federation.says[0].upper()}{federation.says[1:]}; {federation.setting['rounds']} rounds. Settings: the best "
-        f"of {tuning.trials} trials with {tuning.seeds} seed{'s' * (tuning.seeds > 1)} each, "
-        f"{tuning.setting.get('rounds', federation.setting['rounds'])} rounds. p: paired t-test against "
-        f"{board.against} after Holm. To {target}: medians over the seeds that reach it. "
-        "*validated*: accuracy of the chosen settings in the search, per cent."
+        f"{federation.says[0].upper()}{federation.says[1:]}; {federation.setting['rounds']} rounds. "
+        f"{_sought(federation)} p: paired t-test against {board.against} after Holm. To {target}: medians over the "
+        "seeds that reach it."
     )
     costs = (f"rounds to {target}", f"MB to {target}")
-    head = (
-        "method",
-        "accuracy",
-        "95 % interval",
-        "n",
-        "rank",
-        "gain",
-        "won, lost",
-        "p",
-        *costs,
-        "settings",
-        "validated",
+    head = ["method", "accuracy", "95 % interval", "n", "rank", "gain", "won, lost", "p", *costs]
+    rows = [_place(place) for place in places]
+    if federation.tuning is not None:
+        head += ["settings", "validated"]
+        rows = [[*row, *_settings(chosen.get(place.method))] for row, place in zip(rows, places, strict=True)]
+    yield from ["", *table_lines(head, rows)]
+
+
+def _sought(federation: BoardFederation) -> str:
+    tuning = federation.tuning
+    if tuning is None:
+        return "No search: every method has the paper's settings, and runs of the tables of results stand here, too."
+    return (
+        f"Settings: the best of {tuning.trials} trials with {tuning.seeds} seed{'s' * (tuning.seeds > 1)} each, "
+        f"{tuning.setting.get('rounds', federation.setting['rounds'])} rounds; *validated*: their accuracy in the "
+        "search, per cent."
     )
-    yield from ["", *table_lines(head, [_place(place, chosen.get(place.method)) for place in places])]
 
 
-def _place(place: Place, chosen: Chosen | None) -> list[str]:
+def _place(place: Place) -> list[str]:
     low, high, gain = place.accuracy.low, place.accuracy.high, place.gain
     paired = None if gain is None else gain.paired
-    settings = {} if chosen is None else chosen.chosen
     return [
         f"`{place.method}`",
         _accuracy(place),
@@ -156,9 +161,14 @@ def _place(place: Place, chosen: Chosen | None) -> list[str]:
         "" if paired is None else f"{paired.wins}, {paired.losses}",
         p_value(None if gain is None else gain.t_p_holm),
         *_target(place.target),
-        ", ".join(f"{key.rsplit('.', 1)[-1]} {value:.3g}" for key, value in settings.items()),
-        "" if chosen is None else number(100 * chosen.accuracy, None, PERCENT),
     ]
+
+
+def _settings(chosen: Chosen | None) -> tuple[str, str]:
+    if chosen is None:
+        return "", ""
+    words = ", ".join(f"{key.rsplit('.', 1)[-1]} {value:.3g}" for key, value in chosen.chosen.items())
+    return words, number(100 * chosen.accuracy, None, PERCENT)
 
 
 def _target(target: Target) -> tuple[str, str]:

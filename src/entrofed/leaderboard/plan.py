@@ -1,16 +1,17 @@
 """Which runs the leaderboard takes, and which of them are there already: played, or stored with the results."""
 
+import json
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from entrofed.experiment.config import parse
+from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
-from entrofed.leaderboard.board import BoardFederation, BoardMethod, cell_of
+from entrofed.leaderboard.board import BoardFederation, BoardMethod, Tuning, cell_of
 from entrofed.leaderboard.tuning import Chosen
 from entrofed.papers.reproduce import Planned, planned
-from entrofed.papers.results import Result, read, result
+from entrofed.papers.results import Result, read, read_all, result
 
 Key = tuple[str, int]
 """A method and a seed."""
@@ -26,21 +27,25 @@ class Pairing:
 
     def untuned(self, chosen: Mapping[str, Chosen]) -> list[BoardMethod]:
         """The methods whose settings were not sought yet, or in another way."""
-        return [method for method in self.methods if not self._tuned(method, chosen.get(method.id))]
-
-    def _tuned(self, method: BoardMethod, found: Chosen | None) -> bool:
         tuning = self.federation.tuning
-        wanted = (tuning.trials, tuning.seeds, (*tuning.search, *method.search))
-        return found is not None and (found.trials, len(found.seeds), found.search) == wanted
+        return [] if tuning is None else [m for m in self.methods if not _tuned(tuning, m, chosen.get(m.id))]
 
     def plan(self, chosen: Mapping[str, Chosen], out: Path) -> list[Planned]:
         """The runs of the methods whose settings are known, seed by seed: what is stopped has compared all on some."""
-        columns = [method.column(chosen[method.id].setting) for method in self.methods if method.id in chosen]
+        if self.federation.tuning is None:
+            columns = [method.column({}) for method in self.methods]
+        else:
+            columns = [method.column(chosen[method.id].setting) for method in self.methods if method.id in chosen]
         return [
             planned(self.federation.id, cell_of(self.federation, column), column.label, None, seed, out)
             for seed in range(self.seeds)
             for column in columns
         ]
+
+
+def _tuned(tuning: Tuning, method: BoardMethod, found: Chosen | None) -> bool:
+    wanted = (tuning.trials, tuning.seeds, (*tuning.search, *method.search))
+    return found is not None and (found.trials, len(found.seeds), found.search) == wanted
 
 
 def pairings(
@@ -63,6 +68,24 @@ def stored(folder: Path, federation: str) -> dict[Key, Result]:
     return {(found.column, found.seed): found for found in read(path)} if path.exists() else {}
 
 
+def in_tables(pairing: Pairing, runs: Iterable[Planned], folder: Path) -> list[Result]:
+    """Results of the papers' tables, which lie beside those of the board, that are its runs as well."""
+    tables = folder.with_name("results")
+    return list(of_tables(runs, read_all(tables))) if pairing.federation.tuning is None and tables.is_dir() else []
+
+
+def of_tables(runs: Iterable[Planned], results: Iterable[Result]) -> Iterator[Result]:
+    """Runs that a table of results has, under another name: they are not played again."""
+    played = {_played(parse(tomllib.loads(found.experiment), stored=True)): found for found in results}
+    for run in runs:
+        if (found := played.get(_played(run.experiment))) is not None:
+            yield replace(found, table=run.cell.id, cell=run.cell.id, column=run.column.label)
+
+
+def _played(experiment: Experiment) -> str:
+    return json.dumps(experiment.decisive() | {"name": ""}, sort_keys=True)
+
+
 def left(runs: Iterable[Planned], kept: Mapping[Key, Result]) -> list[Planned]:
     """The runs that are neither finished nor stored as they are planned now."""
     return [run for run in runs if not run.done and not _same(run, kept.get((run.column.label, run.experiment.seed)))]
@@ -71,7 +94,7 @@ def left(runs: Iterable[Planned], kept: Mapping[Key, Result]) -> list[Planned]:
 def _same(run: Planned, found: Result | None) -> bool:
     if found is None:
         return False
-    return parse(tomllib.loads(found.experiment), stored=True).decisive() == run.experiment.decisive()
+    return _played(parse(tomllib.loads(found.experiment), stored=True)) == _played(run.experiment)
 
 
 def finished(out: Path, federation: str) -> list[Result]:

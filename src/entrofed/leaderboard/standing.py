@@ -45,8 +45,11 @@ class Standing:
 
     places: Mapping[str, tuple[Place, ...]]
     """By federation, the best first."""
+    counted: tuple[str, ...]
+    """The federations that what follows is over: not those without a search, for their settings suit some methods
+    better than others, nor those that are still being played, once others have all methods of the board."""
     ranks: tuple[Rank, ...]
-    """Of the methods that were played in every federation with results, over the seeds that all of them have."""
+    """Of the methods that were played in each of them, over the seeds that all methods have."""
     gains: tuple[Pooled, ...]
     """Of each method over the reference, over federations and seeds."""
     controls: tuple[Pooled, ...]
@@ -56,19 +59,33 @@ class Standing:
 def standing(board: Board, results: Iterable[Result]) -> Standing:
     """How the methods of the results stand."""
     runs = [run for run in results if run.cell in board.federations and run.value(board.judged_by) is not None]
+    federations = [f for f in board.federations.values() if any(run.cell == f.id for run in runs)]
+    counted = _counted(board, federations, runs)
     values: dict[str, dict[Block, float]] = defaultdict(dict)
     for run in runs:
-        values[run.column][run.cell, run.seed] = PERCENT * (run.value(board.judged_by) or 0.0)
+        if run.cell in counted:
+            values[run.column][run.cell, run.seed] = PERCENT * (run.value(board.judged_by) or 0.0)
     order = [*(name for name in board.methods if name in values), *sorted(set(values) - set(board.methods))]
     values = {name: values[name] for name in order}
-    federations = [f for f in board.federations.values() if any(run.cell == f.id for run in runs)]
     controlled = [(m.id, m.control) for m in board.methods.values() if m.control is not None]
     return Standing(
         {f.id: tuple(_places(board, f, [run for run in runs if run.cell == f.id])) for f in federations},
-        tuple(_ranks(values, [f.id for f in federations])),
+        tuple(counted),
+        tuple(_ranks(values, counted)),
         tuple(pooled(values, [(name, board.against) for name in order if name != board.against])),
         tuple(pooled(values, controlled)),
     )
+
+
+def _counted(board: Board, federations: Sequence[BoardFederation], runs: Sequence[Result]) -> list[str]:
+    tuned = [f for f in federations if f.tuning is not None]
+    played = {f.id: {run.column for run in runs if run.cell == f.id} for f in tuned}
+    whole = [
+        f.id
+        for f in tuned
+        if all(m.id in played[f.id] for m in board.methods.values() if f.has_validation or not m.needs_validation)
+    ]
+    return whole or [f.id for f in tuned]
 
 
 def _ranks(values: Mapping[str, Mapping[Block, float]], federations: Sequence[str]) -> list[Rank]:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from entrofed.errors import DataError
+from entrofed.errors import ConfigError, DataError
 from entrofed.experiment.toml import dumps
 from entrofed.files import write_whole
 from entrofed.leaderboard.board import FIRST_TUNING_SEED, BoardFederation, BoardMethod, cell_of
@@ -46,6 +46,8 @@ class Chosen:
 def tune(federation: BoardFederation, method: BoardMethod, out: Path, play: Play) -> Chosen:
     """Search for the settings of a method; goes on where it was stopped. ``play`` plays the runs of one trial."""
     tuning = federation.tuning
+    if tuning is None:
+        raise ConfigError(f"{federation.id}: no settings are sought here; every method has the federation's")
     table = cell_of(federation, method.column({})).experiment(method.column({}), seed=FIRST_TUNING_SEED)
     table = merged(table, tuning.setting)
     # patience of all rounds: nothing ends early, but every evaluated round is judged on the validation set

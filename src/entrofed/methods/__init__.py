@@ -21,7 +21,14 @@ from entrofed.methods.drift import (
 from entrofed.methods.fedavg import fedavg, fedavg_uniform
 from entrofed.methods.fedentopt import fedcbs, fedentopt, kl
 from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
-from entrofed.methods.maxent import fedentopt_maxent, maxent, maxent_momentum, maxent_scaffold, maxent_weights
+from entrofed.methods.maxent import (
+    fedentopt_maxent,
+    fedmaxent,
+    maxent,
+    maxent_momentum,
+    maxent_scaffold,
+    maxent_weights,
+)
 from entrofed.methods.recipe import Recipe, method_of
 from entrofed.methods.selection import (
     clustered_similarity,
@@ -56,6 +63,7 @@ METHODS: dict[str, Recipe] = {
         fedentopt,
         maxent,
         maxent_momentum,
+        fedmaxent,
         maxent_scaffold,
         fedentopt_maxent,
         maxent_weights,

@@ -7,6 +7,7 @@ from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.maxent import MaxEntGreedy
 from entrofed.selectors.random import RandomSelection
 from entrofed.servers.average import Average
+from entrofed.servers.averaged import Averaged
 from entrofed.servers.momentum import Momentum
 from entrofed.servers.scaffold import Scaffold
 from entrofed.weighers.maxent import MaxEnt
@@ -22,6 +23,12 @@ def maxent() -> Method:
 def maxent_momentum() -> Method:
     """``maxent`` with momentum on the server."""
     return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Momentum())
+
+
+@recipe
+def fedmaxent() -> Method:
+    """``maxent_momentum``, and the average of the models over rounds beside the last one: the recipe of the record."""
+    return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Averaged(decay=0.98, server=Momentum()))
 
 
 @recipe

@@ -19,8 +19,8 @@ class ClaimVerdict:
     claim: Claim
     column: str
     verdict: str
-    """holds: better than all, and shown; does not hold: worse than one, and shown, or the interval of the gain ends
-    below what the paper reports; else undecided."""
+    """holds: better than all, and shown; does not hold: worse than one, and shown, or the interval of the gain has 0 in
+    it and ends below half of what the paper reports; else undecided."""
     rows: tuple[Pooled, ...]
     """Against each of the others; negative differences are against the claim, also where less is better."""
     missing: tuple[str, ...]
@@ -78,5 +78,10 @@ def _turned(row: Pooled) -> Pooled:
 
 
 def _below(row: Pooled, reported: float | None) -> bool:
-    """Whether no gain is shown, and one as large as the paper's is excluded."""
-    return shown(row) == "open" and row.high is not None and reported is not None and row.high < reported
+    """Whether no gain is shown, there may be none, and one half as large as the paper's is excluded.
+
+    Half, for a claim to be ahead does not fall because a rival came off better here than in the paper.
+    """
+    if row.low is None or row.high is None or reported is None or shown(row) != "open":
+        return False
+    return row.low <= 0 and row.high < reported / 2

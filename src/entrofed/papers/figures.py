@@ -65,7 +65,8 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     series = found.series[0]
     axis = AXES.get(series, METRICS.get(series, series).split(" after ")[0]) if len(found.series) == 1 else ""
     columns = [label for label in table.runs if any(row["column"] == label for row in rows)]
-    return curves_chart(rows, columns, found.axis, axis)
+    datasets = {table.cells[cell].setting["data"]["name"] for cell in cells}
+    return curves_chart(rows, columns, found.axis, axis, shared=bool(axis) and len(datasets) == 1)
 
 
 def dealt(deal: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import altair as alt
@@ -39,6 +40,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
     """Write the page, and a picture for each table beside it."""
     images = output.parent / "images"
     images.mkdir(parents=True, exist_ok=True)
+    played, results = results, with_shared(results)
     written, glance, told, lines = [], list[list[str]](), list[list[str]](), list[str]()
     for paper in papers().values():
         tables = [
@@ -72,7 +74,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
                 words = FIGURE_WORDS if found.deal is None else f"{DEALT_WORDS} {dealt_words(dealt(found.deal))}"
                 lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", words, ""]
                 lines += [f"![{paper.name}/{found.id}: {found.caption}](images/{picture.name})"]
-    head = [*_head(results), *table_lines(GLANCE, glance)]
+    head = [*_head(played), *table_lines(GLANCE, glance)]
     if told:
         head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *table_lines(("table", *CLAIM), told)]
     write_whole(output, "\n".join([*head, *lines]) + "\n")
@@ -83,10 +85,24 @@ FIGURE_WORDS = "The paper's figure from the stored runs: means over seeds, with 
 DEALT_WORDS = "The partition of the paper's figure, drawn again with its seed."
 CLAIMS_WORDS = (
     "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
-    "difference the other way is shown, or none is and the interval ends below the gain that the paper reports; else "
-    "*undecided*, also where nothing was run yet. Gains are ours with their 95 % interval, and the paper's over the "
-    "same cells. Cut runs that had not settled decide nothing."
+    "difference the other way is shown, or none is, the interval has 0 in it and ends below half of the gain that the "
+    "paper reports; else *undecided*, also where nothing was run yet. Gains are ours with their 95 % interval, and the "
+    "paper's over the same cells. Cut runs that had not settled decide nothing."
 )
+
+
+def with_shared(results: list[Result]) -> list[Result]:
+    """The results, and those that also stand in a cell of another table."""
+    found = list(results)
+    for paper in papers().values():
+        for table in paper.tables.values():
+            for cell in table.cells.values():
+                found += [
+                    replace(one, table=f"{paper.name}/{table.id}", cell=cell.id)
+                    for one in results
+                    if f"{one.table}/{one.cell}" == cell.also and one.column in cell.columns
+                ]
+    return found
 
 
 def _head(results: Sequence[Result]) -> Iterator[str]:

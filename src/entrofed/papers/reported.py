@@ -72,6 +72,8 @@ class Cell:
     """By metric and column of the paper."""
     seeds: tuple[int, ...] | None = None
     """Those of an exact replay; None where any will do."""
+    also: str | None = None
+    """The path of a cell of another table: its columns of the same names are run there, and stand here too."""
 
     def experiment(self, column: Column, *, rounds: int | None = None, seed: int = 0) -> dict[str, Any]:
         """The table that :func:`entrofed.experiment.config.parse` takes: the cell's setting under the column's.

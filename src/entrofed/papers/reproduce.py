@@ -20,7 +20,7 @@ from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import is_finished, run
 from entrofed.papers.reported import Cell, Column, Table
 from entrofed.papers.results import Result, result
-from entrofed.papers.tables import find, papers
+from entrofed.papers.tables import find, find_cell, papers
 from entrofed.papers.verdict import verdicts
 from entrofed.suite.words import file_name
 
@@ -79,7 +79,12 @@ class Selection:
 
 
 def planned(path: str, cell: Cell, label: str, rounds: int | None, seed: int, out: Path) -> Planned:
-    """One run; if it has been played for more rounds already, it stays at them."""
+    """One run; if it has been played for more rounds already, it stays at them.
+
+    Of a column that another cell has (:attr:`~entrofed.papers.reported.Cell.also`), that cell's run.
+    """
+    if cell.also is not None and label in (other := find_cell(cell.also)).columns:
+        return planned(cell.also.rpartition("/")[0], other, label, rounds, seed, out)
     folder = RunFolder(out / cell.path / file_name(label) / f"seed-{seed}")
     experiment = parse(cell.experiment(cell.columns[label], rounds=rounds, seed=seed), where=f"{cell.path} {label}")
     if folder.exists() and (before := folder.experiment()).rounds > experiment.rounds:

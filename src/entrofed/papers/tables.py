@@ -13,7 +13,8 @@ A file of this folder is a paper::
                          them are run in its place, and none of them is the column
     [table.variants]     the same for variants of the paper's own method that it does not report
     [table.controls]     the same for other methods that it does not report
-    [[table.cell]]       id, seeds (if not any will do); without values it is a cell of ours
+    [[table.cell]]       id, seeds (if not any will do), also (a cell of another table whose columns stand here too);
+                         without values it is a cell of ours
     [table.cell.setting] what makes this cell; laid over the table's
     [table.cell.columns] what a method needs in this cell only; laid over the table's
     [table.cell.values.METRIC]  label = { value, spread }
@@ -52,6 +53,12 @@ def find(path: str) -> tuple[Paper, Table]:
     if path not in found:
         raise unknown("table", path, found)
     return found[path]
+
+
+def find_cell(path: str) -> Cell:
+    """A cell by a path such as ``fedentopt/table1/cifar10-c2``."""
+    table, _, cell = path.rpartition("/")
+    return find(table)[1].cell(cell)
 
 
 def _paper(path: Path) -> Paper:
@@ -119,4 +126,5 @@ def _cell(table: str, common: Mapping[str, Any], shared: Mapping[str, Any], cont
             for metric, numbers in content.get("values", {}).items()
         },
         seeds=tuple(content["seeds"]) if "seeds" in content else None,
+        also=content.get("also"),
     )

@@ -1,7 +1,8 @@
 """A round's models from the neighbours: ask all of them at once, wait for those who are there until the deadline.
 
 Questions are short, so that one that is lost, or whose answer is, is soon asked again. Peers keep in step by what their
-neighbours ask them: once most of them have gone on to a later round, what is left of the deadline is cut to half of it.
+neighbours ask them: once most of them have gone on to a later round, what is left is cut to half of the deadline. That
+of a round, also in the first, which waits longer for peers that are still being started.
 
 A neighbour that missed its deadline is waited for again only if it can be reached; one that can, and misses three in a
 row without catching up, ever more rarely: after 8, 16, 32 rounds. So one that is gone costs a deadline once, and one
@@ -30,7 +31,7 @@ PAUSE = 0.1
 """Seconds between two questions to the same neighbour, at least."""
 BEATS, SHORTEST, LONGEST = 12, 0.25, 2.0
 """An answer may wait for a model for this part of the deadline, in these bounds of seconds, and take as long again;
-twice as long after each that did not come."""
+twice as long after each that did not come, and never longer than the deadline."""
 MARGIN = 5.0
 """Seconds that questions have to end once nobody waits for them."""
 PROBE = 3.0
@@ -73,7 +74,8 @@ class Presence:
 
 
 class Exchange:
-    """Asks the neighbours. ``hello``: how to introduce oneself; ``service``: what neighbours ask this peer."""
+    """Asks the neighbours. ``deadline``: seconds that a round waits for them; ``hello``: how to introduce oneself;
+    ``service``: what neighbours ask this peer."""
 
     def __init__(
         self,
@@ -81,11 +83,13 @@ class Exchange:
         told: Told,
         run: str,
         rounds: int,
+        deadline: float,
         hello: Callable[[], bytes],
         service: Service,
     ) -> None:
         self._links = {link.neighbour.number: link for link in links}
-        self._told, self._run, self._rounds, self._hello, self._service = told, run, rounds, hello, service
+        self._told, self._run, self._rounds, self._deadline = told, run, rounds, deadline
+        self._hello, self._service = hello, service
         self.presence = {number: Presence() for number in self._links}
         self._pool = ThreadPoolExecutor(max(len(links), 1), "questions")
 
@@ -120,7 +124,7 @@ class Exchange:
     def _gather(
         self, numbers: Iterable[int], number: int, oldest: int, end: float, *, bare: bool, waits: bool
     ) -> dict[int, Heard]:
-        stop, half = Event(), (end - time.monotonic()) / 2
+        stop, half = Event(), min(end - time.monotonic(), self._deadline) / 2
         asked: dict[int, Future[Heard | None]] = {
             n: self._pool.submit(self._ask, self._links[n], number, oldest, end, stop, bare, waits) for n in numbers
         }
@@ -158,11 +162,11 @@ class Exchange:
     ) -> Heard | None:
         """Ask until there is an answer, or no time."""
         n, lost = link.neighbour.number, 0
-        beat = min(max((end - time.monotonic()) / BEATS, SHORTEST), LONGEST)
+        beat = min(max(min(end - time.monotonic(), self._deadline) / BEATS, SHORTEST), LONGEST)
         while not stop.is_set() and (left := end - time.monotonic()) > 0:
             began = time.monotonic()
             patience = min(left, beat) if waits else 0.0
-            allowed = min(left, beat * 2**lost) if waits else left
+            allowed = min(left, beat * 2**lost, self._deadline) if waits else left
             try:
                 self._introduce(link, allowed, stop)
                 ask = Ask(run=self._run, round=number, oldest=oldest, wait=patience, bare=bare)

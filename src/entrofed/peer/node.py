@@ -139,8 +139,13 @@ class PeerNode(Local):
                     model=ModelFile.of(run.path, setup.build, setup.federation),
                 )
                 view = job.at(self._node, self._hood())
-                server = setup.method.server.init(setup.params, view.clients, view.participants)
-                runner.begin(State(0, setup.params, {}, server, runner.client_states), resume=True, start_over=False)
+
+                def first() -> State:
+                    params = setup.params
+                    server = setup.method.server.init(params, view.clients, view.participants)
+                    return State(0, params, {}, server, runner.client_states)
+
+                runner.begin(first, resume=True, start_over=False)
                 self._at = runner.state.round
                 outbox.restore(self._at)
                 service = Service(self._folder, self, outbox, self._meter)
@@ -191,8 +196,8 @@ class PeerNode(Local):
             if (words := keys.expired(pem, where)) is not None:
                 log.warning("the certificate of %s has %s", where, words)
         links = [Link(known, folder.key, folder.certificate, most, self._meter) for known in folder.neighbours]
-        rounds = setup.experiment.rounds
-        return Exchange(links, self._told, self._section.run, rounds, self.hello, service)
+        section, rounds = self._section, setup.experiment.rounds
+        return Exchange(links, self._told, section.run, rounds, section.deadline, self.hello, service)
 
     def _identity(self) -> dict[str, Any]:
         section = self._section

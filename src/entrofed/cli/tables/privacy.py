@@ -11,7 +11,7 @@ from entrofed.privacy.plan import Way
 
 def plan_table(ways: Sequence[Way], title: str) -> Table:
     """One line per way of choosing clients."""
-    table = Table("chosen by", "amplification", title=title)
+    table = Table("chosen by", "amplified", title=title)
     for column in ("steps", "noise", "on the mean", "rounds", "epsilon"):
         table.add_column(column, justify="right", no_wrap=True)
     table.caption = (

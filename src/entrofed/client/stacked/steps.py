@@ -7,10 +7,9 @@ have made as many steps before; so they have made as many at every step, and bia
 from collections.abc import Sequence
 
 import torch
-from torch.optim.adam import adam
 
 from entrofed.client.model import Tensors
-from entrofed.client.optimizers import OPTIMIZERS, AdamW
+from entrofed.client.optimizers import KERNELS
 from entrofed.client.stacked.stack import Models, Rows
 from entrofed.core.types import PartState, Training
 
@@ -46,7 +45,7 @@ def step(training: Training, rows: Rows, slopes: Tensors, before: float) -> None
             is_first_step=False,
         )
         return
-    adam(
+    KERNELS[training.optimizer](
         rows.parameters,
         slopes,
         rows.moments["mean"],
@@ -54,7 +53,6 @@ def step(training: Training, rows: Rows, slopes: Tensors, before: float) -> None
         [],
         [torch.tensor(before) for _ in slopes],
         fused=True,
-        decoupled_weight_decay=OPTIMIZERS[training.optimizer] is AdamW,
         amsgrad=False,
         beta1=0.9,
         beta2=0.999,
