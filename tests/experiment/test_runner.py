@@ -102,14 +102,17 @@ def small(rounds=ROUNDS):
     return experiment(rounds=rounds, model="iris_mlp", data=data, method=method)
 
 
-def _start_and_kill(folder: RunFolder, after: float) -> None:
-    """Run in a child process and kill it with SIGKILL after some seconds."""
+def _start_and_kill(folder: RunFolder, rounds: int, after: float) -> None:
+    """Run in a child process and kill it with SIGKILL some seconds after so many rounds were recorded."""
     child = os.fork()
     if child == 0:
         try:
             run(small(), folder, resume=True)
         finally:
             os._exit(0)
+    patience = time.monotonic() + 60
+    while rounds_in(folder) < rounds and time.monotonic() < patience:
+        time.sleep(0.0002)
     time.sleep(after)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -125,7 +128,7 @@ def test_fifty_kills_at_random_moments_change_nothing(tmp_path):
     rounds_done = set()
     for number in range(50):
         folder = RunFolder(tmp_path / str(number))
-        _start_and_kill(folder, moments.uniform(0, 1.05 * takes))
+        _start_and_kill(folder, moments.randrange(ROUNDS), moments.uniform(0, takes / ROUNDS))
         rounds_done.add(len(folder.records()))
         run(small(), folder, resume=True)
         assert result(folder) == unbroken, f"kill number {number}"
