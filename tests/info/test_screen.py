@@ -23,6 +23,7 @@ def test_leaders(data, values, part):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(screen, "PART", part)
         patch.setattr(screen, "SAMPLE", part)
+        patch.setattr(screen, "FEW", data.draw(st.sampled_from([1, 2, 4, 2**15])))
         check(counts, rows, pooled, sorted(gone), ScreenedCandidates)
 
 
@@ -48,6 +49,7 @@ def test_picks_among_many(kind, target, classes, monkeypatch):
             super().__init__(counts, rows, target)
 
     monkeypatch.setattr(screen, "Candidates", Counted)
+    monkeypatch.setattr(screen, "FEW", 2**12)
     many, all_of_them = ScreenedCandidates(counts, rows, target), Candidates(counts, rows, target)
     pooled = counts[0] + 1
     for _ in range(8):
@@ -61,6 +63,35 @@ def test_picks_among_many(kind, target, classes, monkeypatch):
             candidates.remove(picks[0])
     if classes > 2:  # else there are very many ties
         assert max(looked_at) < len(rows) / 10
+
+
+@pytest.mark.parametrize("kind", ["even", "whole", "noised"])
+@pytest.mark.parametrize("sizes", ["equal", "unequal"])
+def test_balanced_pools_need_balanced_candidates_only(kind, sizes, monkeypatch):
+    """The same picks, tied or not; once the pool is balanced, the bounds of all are not even computed."""
+    rng = np.random.default_rng(5)
+    most = 20 if sizes == "equal" else rng.integers(10, 60, 60_000)
+    shares = np.full((60_000, 10), 0.1) if kind == "even" else rng.dirichlet(np.full(10, 0.5), 60_000)
+    counts = rng.multinomial(most, shares).astype(np.float64)
+    if kind == "noised":
+        counts = np.maximum(counts + rng.laplace(scale=2, size=counts.shape), 0)
+    monkeypatch.setattr(screen, "FEW", 2**13)
+    scans, bounds = [], ScreenedCandidates._bounds
+    monkeypatch.setattr(ScreenedCandidates, "_bounds", lambda *args: (scans.append(0), bounds(*args))[1])
+    many, all_of_them = ScreenedCandidates(counts, np.arange(1, 60_000)), Candidates(counts, np.arange(1, 60_000))
+    pooled = counts[0]
+    for number in range(40):
+        if number == 20:
+            scans.clear()
+        found, bits = many.leaders(pooled, all_ties=True)
+        expected, scores = all_of_them.leaders(pooled, all_ties=True)
+        assert found.tolist() == expected.tolist()
+        assert bits == pytest.approx(scores, abs=2e-13)
+        pick = first_two(*many.leaders(pooled))[0]
+        pooled = pooled + counts[pick]
+        many.remove(pick)
+        all_of_them.remove(pick)
+    assert not scans
 
 
 def test_very_many_ties():

@@ -71,8 +71,10 @@ class Candidates:
         self._others = {c: columns[c].astype(np.float64, copy=False) for c in others}
 
     def remove(self, row: int) -> None:
-        """Leave a client out from now on."""
-        self._sizes[np.searchsorted(self._rows, row)] = np.nan  # so is its entropy: no comparison is true of it
+        """Leave a client out from now on, if it is one of them."""
+        place = np.searchsorted(self._rows, row)
+        if place < len(self._rows) and self._rows[place] == row:
+            self._sizes[place] = np.nan  # so is its entropy: no comparison is true of it
 
     def leaders(self, pooled: Floats, *, all_ties: bool = False) -> tuple[Rows, Floats]:
         """Who reaches the two largest entropies (or the least divergences, negative): rows, ascending, and bits.
@@ -149,4 +151,7 @@ def _inner(x: Floats, c: int, shift: Floats | None) -> Floats:
 
 def runner_up(values: NDArray[Any]) -> float:
     """The second largest; below everything if there is none."""
-    return float(np.partition(values, -2)[-2]) if len(values) > 1 else -inf
+    if len(values) < 2:
+        return -inf
+    best = int(values.argmax())  # twice the largest: where many tie, a partition takes far longer
+    return float(max(values[:best].max(initial=-inf), values[best + 1 :].max(initial=-inf)))

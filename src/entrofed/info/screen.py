@@ -14,10 +14,20 @@ best of some is looked at with all classes; whose score then reaches the second 
 in float32, with room for what that may be off by. The bound is sharp here: leaders have about their share of any class;
 and float32 is exact enough there, as the logarithms are about 0.
 
+Once the pool is nearly balanced, so are the best candidates, whoever is asked for. With C classes, the entropy falls short
+of its most by ``KL(p || u)`` nats, ``p = y / T``, u uniform. Let ``D = |p - u|``, so that ``r_c <= 1 + C D``. As
+``r ln r - r + 1 >= (r - 1)^2 / (2 max(1, r))`` (its second derivative is 1 / r)::
+
+    KL(p || u) >= C D^2 / (2 (1 + C D)),   that is   C D <= C KL + sqrt((C KL)^2 + 2 C KL)
+
+and ``T D = |l' + L'|`` with counts less their mean over the classes, ``l' = l - (1/C) sum_c l_c``. So nobody who is as
+good as a known one has ``|l'|`` above ``T D + |L'|``, with D of that one and the largest T. If that does not reach beyond
+the :data:`FEW` candidates with the least ``|l'|``, nobody else is looked at.
+
 Reference: Cover and Thomas, Elements of Information Theory, theorem 2.7.1.
 """
 
-from math import inf, log2
+from math import inf, log, log2, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +44,8 @@ SAMPLE, KEPT = 2**12, 2**8
 ROUNDING = 2.0**-24
 NOTHING = 1e-20
 """Counted where nothing is: its logarithm is finite."""
+WIDER = 1 + 1e-9
+"""What rounding may do to lengths."""
 LEAST = 1 / 16
 """No r_R counts as less: below 1/e a greater one only raises the bound, and that of a small one is hardly known."""
 
@@ -52,9 +64,19 @@ class ScreenedCandidates:
         weights = np.ones(counts.shape[1]) if target is None else np.where(target > 0, target, 1.0)
         self._weights: Floats = weights
         self._columns = np.empty((counts.shape[1], len(rows)), np.float32)
+        squares, self._largest = np.empty(len(rows)), 0.0
         for start in range(0, len(rows), PART):
-            self._columns[:, start : start + PART] = counts.take(rows[start : start + PART], axis=0).T
+            part = counts.take(rows[start : start + PART], axis=0)
+            sizes = part.sum(axis=1)
+            self._columns[:, start : start + PART] = part.T
+            self._largest = max(self._largest, float(sizes.max()))
+            squares[start : start + PART] = np.einsum("kc,kc->k", part, part) - sizes * sizes / part.shape[1]
         self._sizes: NDArray[np.float32] = self._columns.sum(axis=0)
+        self._balanced, self._reach = None, 0.0
+        if target is None and len(rows) > FEW:
+            order = np.argpartition(squares, FEW)
+            self._balanced = Candidates(counts, rows[np.sort(order[:FEW])])
+            self._reach = sqrt(max(float(squares[order[FEW]]), 0.0)) / WIDER
         self._all: Candidates | None = None
         self._some = np.arange(min(SAMPLE, len(rows)))
 
@@ -63,9 +85,13 @@ class ScreenedCandidates:
         self._sizes[np.searchsorted(self._rows, row)] = np.nan  # so is its bound: no comparison is true of it
         if self._all is not None:
             self._all.remove(row)
+        if self._balanced is not None:
+            self._balanced.remove(row)
 
     def leaders(self, pooled: Floats, *, all_ties: bool = False) -> tuple[Rows, Floats]:
         """Who reaches the two largest scores: rows, ascending, and bits; see ``Candidates.leaders``."""
+        if (found := self._among_balanced(pooled, all_ties)) is not None:
+            return found
         if self._all is not None or not pooled.sum() > 0:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
         slack = self._slack()
@@ -82,6 +108,16 @@ class ScreenedCandidates:
         if len(places) > FEW:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
         return Candidates(self._counts, self._rows[places], self._target).leaders(pooled, all_ties=all_ties)
+
+    def _among_balanced(self, pooled: Floats, all_ties: bool) -> tuple[Rows, Floats] | None:
+        """The leaders, if nobody but the most balanced candidates can be one."""
+        classes, beyond = len(pooled), self._reach - float(np.linalg.norm(pooled - pooled.mean()))
+        if self._balanced is None or beyond <= 0:
+            return None
+        rows, bits = self._balanced.leaders(pooled, all_ties=all_ties)
+        short = classes * log(2) * max(log2(classes) - runner_up(bits) + 3 * TIE, 0.0)
+        furthest = (float(pooled.sum()) + self._largest) * (short + sqrt(short * short + 2 * short)) / classes
+        return (rows, bits) if furthest * WIDER < beyond else None
 
     def _look_at_all(self) -> Candidates:
         """Where very many tie, nobody is ruled out; from then on."""
