@@ -14,15 +14,15 @@ best of some is looked at with all classes; whose score then reaches the second 
 in float32, with room for what that may be off by. The bound is sharp here: leaders have about their share of any class;
 and float32 is exact enough there, as the logarithms are about 0.
 
-Once the pool is nearly balanced, so are the best candidates, whoever is asked for. With C classes, the entropy falls short
-of its most by ``KL(p || u)`` nats, ``p = y / T``, u uniform. Let ``D = |p - u|``, so that ``r_c <= 1 + C D``. As
+Once the pool is nearly balanced, so are the best candidates. With C classes, the entropy falls short of its most by
+``KL(p || u)`` nats, ``p = y / T``, u uniform. Let ``D = |p - u|``, so that ``r_c <= 1 + C D``. As
 ``r ln r - r + 1 >= (r - 1)^2 / (2 max(1, r))`` (its second derivative is 1 / r)::
 
     KL(p || u) >= C D^2 / (2 (1 + C D)),   that is   C D <= C KL + sqrt((C KL)^2 + 2 C KL)
 
 and ``T D = |l' + L'|`` with counts less their mean over the classes, ``l' = l - (1/C) sum_c l_c``. So nobody who is as
-good as a known one has ``|l'|`` above ``T D + |L'|``, with D of that one and the largest T. If that does not reach beyond
-the :data:`FEW` candidates with the least ``|l'|``, nobody else is looked at.
+good as a known one has ``|l'|`` above ``T D + |L'|``, with D of that one and the largest T. If that does not reach
+beyond the :data:`FEW` candidates with the least ``|l'|``, nobody else is looked at.
 
 Reference: Cover and Thomas, Elements of Information Theory, theorem 2.7.1.
 """
