@@ -67,7 +67,7 @@ class ScreenedCandidates:
         squares, self._largest = np.empty(len(rows)), 0.0
         for start in range(0, len(rows), PART):
             part = counts.take(rows[start : start + PART], axis=0)
-            sizes = part.sum(axis=1)
+            sizes = part @ np.ones(part.shape[1])  # a third of the time of a sum
             self._columns[:, start : start + PART] = part.T
             self._largest = max(self._largest, float(sizes.max()))
             squares[start : start + PART] = np.einsum("kc,kc->k", part, part) - sizes * sizes / part.shape[1]
