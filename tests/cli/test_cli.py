@@ -731,6 +731,27 @@ def test_tune_says_what_to_run_next(go: Go) -> None:
     assert go(*shlex.split(found[1])).code == 0
 
 
+def test_a_sweep_does_not_show_what_was_played_with_other_settings(go: Go) -> None:
+    words = ("sweep", "iris.toml", "--grid", "method.lr=0.1", "--set")
+    assert go(*words, "method.epochs=1").code == 0
+    code, out, err = go(*words, "method.epochs=2")
+    assert code == 2
+    assert "accuracy" not in out
+    assert "changed: method.epochs" in err
+    assert "--overwrite" not in err  # a sweep has no such option
+    assert go(*words, "method.epochs=2", "--set", "name=other").code == 0
+
+
+def test_a_search_does_not_show_what_was_found_with_other_settings(go: Go) -> None:
+    pytest.importorskip("optuna")
+    words = ("sweep", "iris.toml", "--tune", "method.lr=0.01..1 log", "--trials", "1", "--set", "data.holdout=0.2")
+    assert go(*words, "--set", "method.epochs=1").code == 0
+    code, out, err = go(*words, "--set", "method.epochs=2")
+    assert code == 2
+    assert "Next" not in out
+    assert "changed: method.epochs" in err
+
+
 def test_reproduce_plays_collects_and_writes_a_page(go: Go) -> None:
     words = ("inv_entropy/table8", "--cell", "iris", "--column", "FedAvg", "--column", "Entropy", "--rounds", "1")
     code, out, _ = go("reproduce", *words, "--seeds", "2", "--dry-run")

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -10,6 +10,11 @@ from rich.table import Table
 from entrofed.cli import console as terminal
 from entrofed.cli.console import JOBS, RUNS, DataDir, Out, Overrides, Unset, at_least_one, raise_failed
 from entrofed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from optuna.trial import FrozenTrial
+
+    from entrofed.suite.play import Runs
 
 
 def sweep(
@@ -49,6 +54,7 @@ def sweep(
         _tune(file, changes, tune, folder, jobs or 1, data_dir, how)
         return
     runs = plan(file, changes, combinations(grid or []), seeds, folder, unset=removed)
+    _check(runs)
     left = [(experiment, folder) for experiment, folder in runs if not is_finished(experiment, folder)]
     at_once = jobs or jobs_for([experiment.engine for experiment, _ in left])
     so_many = f"; {at_once} at once (--jobs)" if at_once > 1 else ""
@@ -59,6 +65,16 @@ def sweep(
     if done:
         terminal.console.print(comparison_table(comparison(done)))
     raise_failed(failed, len(left))
+
+
+def _check(runs: "Runs") -> None:
+    """An error if a run of another configuration lies where one of these would."""
+    for experiment, folder in runs:
+        try:
+            folder.check(experiment, resume=True)
+        except ConfigError as error:
+            words = str(error).partition(" Take another name")[0]
+            raise ConfigError(f"{words} Name this sweep apart with --set name=NAME, or take another --out") from None
 
 
 def _tune(
@@ -72,16 +88,19 @@ def _tune(
 ) -> None:
     from entrofed.cli.progress import play_all
     from entrofed.experiment.tables import key_of
+    from entrofed.suite.sweep import plan
     from entrofed.suite.tune import search, setting_of
 
-    found = search(
-        file,
-        overrides,
-        options,
-        folder=folder,
-        play=lambda runs: play_all(runs, terminal.console, data_dir, resume=True, jobs=jobs),
-        **how,
-    )
+    def play(runs: "Runs") -> None:
+        _check(runs)
+        play_all(runs, terminal.console, data_dir, resume=True, jobs=jobs)
+
+    def find(trials: int) -> "list[FrozenTrial]":
+        return search(file, overrides, options, folder=folder, play=play, **{**how, "trials": trials})
+
+    for trial in find(0):  # those of an earlier search
+        _check(plan(file, overrides, [setting_of(trial.params)], how["seeds"], folder, unset=how["unset"]))
+    found = find(how["trials"])
     shown = Table(*found[0].params, how["metric"], title=f"{len(found)} trials, the best ten first")
     for trial in found[:10]:
         shown.add_row(*setting_of(trial.params).values(), f"{trial.value:.4f}")
