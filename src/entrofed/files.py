@@ -32,7 +32,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
     try:
         _write(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say where
+        error.filename = str(path)  # not the temporary file; and a full disk does not say where
         raise
 
 

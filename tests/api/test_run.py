@@ -168,6 +168,8 @@ def test_compare(federation: ef.Federation) -> None:
     ("arguments", "words"),
     [
         ({"lrr": 0.1}, "did you mean 'lr'"),
+        ({"name": "mine"}, "name is a key of experiment files; here the argument for it is folder"),
+        ({"namee": "mine"}, r"unknown setting 'namee' \("),
         ({"seeds": 0}, "seeds"),
         ({"seeds": [1, 1]}, "seeds"),
         ({"method": 3}, "method"),

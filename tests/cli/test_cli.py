@@ -792,6 +792,22 @@ def test_report_and_export(go: Go) -> None:
     assert go("export", "runs", "--to", "xlsx").code == 2
 
 
+DIGITS_THAT_GO_FAR = """
+rounds = 5
+model = "digits_mlp"
+data = { name = "digits", partition = "dirichlet_balanced", clients = 30, alpha = 0.1, min_size = 5 }
+method = { name = "fedavg", cohort = 5, epochs = 3, batch_size = 16, lr = 1e9, momentum = 0.9 }
+"""
+
+
+def test_keys_files_and_folders_that_are_not_there_are_told_once(go: Go) -> None:
+    Path("iris.toml").write_text(IRIS)
+    code, _, err = go("validate", "iris.toml", "--set", "nosuch.key=1")
+    assert (code, err.count("nosuch"), "given" in err) == (2, 1, False)
+    code, _, err = go("validate", ".")
+    assert (code, "is a folder; an experiment is a file" in err) == (2, True)
+
+
 def test_training_that_diverges_is_told_in_words(go: Go) -> None:
     Path("iris.toml").write_text(IRIS.replace("rounds = 2", "rounds = 8"))
     code, out, _ = go("run", "iris.toml", "--set", "method.lr=1e9", "--set", "name=lost", "--set", "rounds=2")
@@ -801,6 +817,14 @@ def test_training_that_diverges_is_told_in_words(go: Go) -> None:
     assert code == 4
     words = "training diverges: parameters that are not finite in round 5; take a smaller method.lr"
     assert (words in err, words in go("show", "runs/given-up").out) == (True, True)
+    Path("digits.toml").write_text(DIGITS_THAT_GO_FAR)
+    code, out, err = go("run", "digits.toml")
+    assert (code, "rounds in a row came to nothing" in err, "take a smaller method.lr (it was 1e+09)" in err) == (
+        4,
+        True,
+        True,
+    )
+    assert "0000000000" not in out + err  # a loss of 35 digits
     assert go("run", "iris.toml", "--set", "name=fine", "--set", "rounds=1").code == 0
     assert "diverge" not in go("show", "runs/fine").out
     losing = RoundRecord(round=3, lr=0.5, train_loss=1.8e33)

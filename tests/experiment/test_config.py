@@ -380,7 +380,7 @@ def test_unreadable_files(tmp_path: Path) -> None:
     path.write_bytes(b'name = "\xff\xfe"')
     with pytest.raises(ConfigError, match=re.escape(f"{path}: not readable as TOML")):
         read(path)
-    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: not readable")):
+    with pytest.raises(ConfigError, match=re.escape(f"{tmp_path}: is a folder")):
         read(tmp_path)
 
 

@@ -197,7 +197,22 @@ def test_a_dry_run_says_what_is_missing(small, tmp_path, capsys):
     assert play(tmp_path, "--dry-run") == 0
     said = capsys.readouterr().out
     assert "tiny, fedavgm: 2 trials with 1 seeds" in said
+    assert play(tmp_path, "--dry-run", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["schema"] == "entrofed.leaderboard.plan/1"
+    assert {"federation": "tiny", "method": "fedavgm", "trials": 2, "seeds": 1} in plan["searches"]
+    assert plan["runs"] == []  # none has its settings yet
     assert not (tmp_path / "res").exists()
+    keep_settings(
+        tmp_path / "res",
+        "tiny",
+        {m.id: Chosen(2, (100,), 0.5, (*TINY.tuning.search, *m.search), {}) for m in METHODS.values()},
+    )
+    assert play(tmp_path, "--dry-run", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["searches"] == []
+    assert {(run["method"], run["seed"]) for run in plan["runs"]} >= {("fedavgm", 0), ("fedavgm", 1)}
+    assert all(run["federation"] == "tiny" and run["rounds"] > 0 and run["path"] for run in plan["runs"])
 
 
 def test_a_budget_ends_it_and_the_command_goes_on(small, tmp_path, capsys):

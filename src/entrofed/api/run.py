@@ -32,6 +32,8 @@ from entrofed.tracking import Tracker
 SECTIONS = {"method": MethodSection.model_fields, "engine": EngineSection.model_fields}
 ELSEWHERE = ("given", "seed", "data", "model", "method", "name")
 """Keys of an experiment file that are arguments of their own here, or belong to the federation."""
+SAID_BY = {"name": "folder, whose name is the experiment's", "seed": "seeds, such as seeds=[3]", "data": "federation"}
+"""The argument that says what such a key says in a file."""
 
 OnRound = Callable[[RoundRecord], None]
 Planned = tuple[Experiment, Callable[[], Setup]]
@@ -237,8 +239,11 @@ def _sorted(settings: Mapping[str, Any]) -> dict[str, Any]:
             table.setdefault(section, {})[key] = value
         elif key in top:
             table[key] = {**table.get(key, {}), **value} if isinstance(value, Mapping) else value
+        elif key in SAID_BY:
+            raise ConfigError(f"{key} is a key of experiment files; here the argument for it is {SAID_BY[key]}")
         else:
-            raise unknown("setting", key, [*top, *(key for keys in SECTIONS.values() for key in keys)])
+            every = {*top, *(key for keys in SECTIONS.values() for key in keys)}
+            raise unknown("setting", key, every - {*ELSEWHERE})
     return table
 
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -65,12 +65,14 @@ def leaderboard(
     if not here:
         raise ConfigError("none of these federations can be run: the data of all is missing; see 'entrofed data list'")
     failed, runs = dict[str, EntrofedError](), 0
+    searches, missing = list[dict[str, Any]](), list[dict[str, Any]]()
     for pairing in pairings(here, methods, seeds):
         console.print(
             f"{pairing.federation.id}: {len(pairing.methods)} methods, {pairing.seeds} seeds", highlight=False
         )
         if dry_run:
-            _say(pairing, out, results, console)
+            sought, lacking = _lacking(pairing, out, results)
+            searches, missing = searches + sought, missing + lacking
             continue
         play = partial(play_all, console=console, data_directory=data_dir, resume=True, jobs=jobs, until=until)
         played, wrong, spent = _play(pairing, out, results, play)
@@ -78,26 +80,49 @@ def leaderboard(
         if spent:
             console.print(f"{budget} are spent; the same command goes on", highlight=False)
             break
-    if not dry_run:
+    if dry_run and as_json:
+        emit("leaderboard.plan", searches=searches, runs=missing)
+    elif dry_run:
+        for search in searches:
+            words = "{federation}, {method}: {trials} trials with {seeds} seeds".format(**search)
+            console.print(words, highlight=False)
+        for run in missing:
+            console.print("{path}: {rounds} rounds".format(**run), highlight=False)
+    else:
         written = _write(results, output or results.with_suffix(".md"), console, as_json=as_json)
         raise_failed(failed, runs)
         if not written:
             raise ConfigError(f"{results}: there are no results yet; give it more time, or fewer methods")
 
 
-def _say(pairing: "Pairing", out: Path, results: Path, console: Console) -> None:
+def _lacking(pairing: "Pairing", out: Path, results: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The searches and the runs that are still to be played."""
     from entrofed.leaderboard.plan import in_tables, left, stored
     from entrofed.leaderboard.tuning import read_settings
 
     name, tuning = pairing.federation.id, pairing.federation.tuning
     chosen = read_settings(results, name)
-    if tuning is not None:
-        for method in pairing.untuned(chosen):
-            console.print(f"{name}, {method.id}: {tuning.trials} trials with {tuning.seeds} seeds", highlight=False)
+    searches = (
+        []
+        if tuning is None
+        else [
+            {"federation": name, "method": method.id, "trials": tuning.trials, "seeds": tuning.seeds}
+            for method in pairing.untuned(chosen)
+        ]
+    )
     every = pairing.plan(chosen, out)
     kept = stored(results, name) | {(run.column, run.seed): run for run in in_tables(pairing, every, results)}
-    for run in left(every, kept):
-        console.print(f"{run.folder.path}: {run.experiment.rounds} rounds", highlight=False)
+    runs = [
+        {
+            "federation": name,
+            "method": run.column.label,
+            "seed": run.experiment.seed,
+            "rounds": run.experiment.rounds,
+            "path": run.folder.path,
+        }
+        for run in left(every, kept)
+    ]
+    return searches, runs
 
 
 def _play(

@@ -147,7 +147,7 @@ class RunProgress(PlayObserver):
 def _note(record: RoundRecord) -> str:
     parts = []
     if record.train_loss is not None:
-        parts.append(f"loss {record.train_loss:.3f}")
+        parts.append(f"loss {record.train_loss:{'.3f' if record.train_loss < 1e6 else '.3g'}}")
     if record.test is not None:
         parts.append(f"accuracy {record.test.accuracy:.4f}")
     if record.refused:

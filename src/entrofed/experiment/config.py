@@ -171,6 +171,8 @@ def read(path: Path, overrides: Iterable[str] = (), *, unset: Iterable[str] = ()
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such experiment file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder; an experiment is a file, such as {path / 'experiment.toml'}") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"{path}: not readable as TOML: {error}") from None
     table.setdefault("name", path.stem)

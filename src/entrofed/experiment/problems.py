@@ -50,7 +50,8 @@ def explain(problem: Any, section: Any) -> str:
             return f"unknown key {where!r}: it is {' or '.join(repr(found) for found in elsewhere)}"
         for step in path[:-1]:
             section = _inner(section, step)
-        return str(unknown(f"key {where!r}:", path[-1], _fields(section)))
+        known = [name for name in _fields(section) if name != "given"]  # what a file cannot say
+        return str(unknown("key" if len(path) == 1 else f"key {where!r}:", path[-1], known))
     if problem["type"] == "value_error":  # from one of the checks above, which name the key themselves
         return str(problem["msg"].removeprefix("Value error, "))
     if problem["type"] == "string_pattern_mismatch":

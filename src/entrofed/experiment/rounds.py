@@ -140,7 +140,8 @@ class Runner:
         if state.skipped >= self._max_skipped:
             where = "" if self.folder is None else f"{self.folder.label}: "
             if record.reason is not None and "quorum" not in record.reason:
-                raise QuorumError(f"{where}{state.skipped} rounds in a row came to nothing; the last: {record.reason}")
+                why = "; ".join(words for words in (record.reason, diverged(record)) if words)
+                raise QuorumError(f"{where}{state.skipped} rounds in a row came to nothing; the last: {why}")
             raise QuorumError(
                 f"{where}{state.skipped} rounds in a row had fewer than {self._quorum} usable updates (method.quorum); "
                 f"{diverged(record) or _reasons(record)}"
