@@ -108,7 +108,7 @@ def test_the_remedy_fits_the_error(go: Go, monkeypatch: pytest.MonkeyPatch, numb
 
     monkeypatch.setattr("entrofed.report.page.write_whole", failing)
     failed = go("report", "runs")
-    said = f"error: report.html: {os.strerror(number)}; {remedy}; the same command goes on\n"
+    said = f"error: report.html: {os.strerror(number)}; {remedy}\n"
     assert (failed.code, failed.err) == (1, said)
 
 
