@@ -193,6 +193,12 @@ def test_the_whole_command(small, tmp_path, capsys, monkeypatch):
     assert "| `my_method` | joined |" in (tmp_path / "res.md").read_text()
 
 
+def settle(results: Path) -> None:
+    """As if the settings of all methods had been sought."""
+    sought = {m.id: Chosen(2, (100,), 0.5, (*TINY.tuning.search, *m.search), {}) for m in METHODS.values()}
+    keep_settings(results, "tiny", sought)
+
+
 def test_a_dry_run_says_what_is_missing(small, tmp_path, capsys):
     assert play(tmp_path, "--dry-run") == 0
     said = capsys.readouterr().out
@@ -203,11 +209,7 @@ def test_a_dry_run_says_what_is_missing(small, tmp_path, capsys):
     assert {"federation": "tiny", "method": "fedavgm", "trials": 2, "seeds": 1} in plan["searches"]
     assert plan["runs"] == []  # none has its settings yet
     assert not (tmp_path / "res").exists()
-    keep_settings(
-        tmp_path / "res",
-        "tiny",
-        {m.id: Chosen(2, (100,), 0.5, (*TINY.tuning.search, *m.search), {}) for m in METHODS.values()},
-    )
+    settle(tmp_path / "res")
     assert play(tmp_path, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert plan["searches"] == []
@@ -216,11 +218,7 @@ def test_a_dry_run_says_what_is_missing(small, tmp_path, capsys):
 
 
 def test_a_budget_ends_it_and_the_command_goes_on(small, tmp_path, capsys):
-    keep_settings(
-        tmp_path / "res",
-        "tiny",
-        {m.id: Chosen(2, (100,), 0.5, (*TINY.tuning.search, *m.search), {}) for m in METHODS.values()},
-    )
+    settle(tmp_path / "res")
     with pytest.raises(ConfigError, match="there are no results yet"):
         app(
             ["leaderboard", "--out", f"{tmp_path}/runs", "--results", f"{tmp_path}/res", "--budget", "0.001s"],

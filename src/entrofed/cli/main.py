@@ -166,9 +166,8 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         where = f"{error.filename}: " if error.filename else ""
         remedy = REMEDIES.get(error.errno or 0, "choose another folder")
-        words = "; ".join(
-            [f"{where}{error.strerror or error}", remedy, *([_again(given)] if given[:1] != ["report"] else [])]
-        )
+        again = "" if given[:1] == ["report"] else f"; {_again(given)}"  # a report is not gone on with
+        words = f"{where}{error.strerror or error}; {remedy}{again}"
         terminal.errors.print(f"[red]error:[/red] {escape(words)}")
         code = EntrofedError.exit_code
     except Exception as error:
