@@ -193,7 +193,7 @@ def test_the_whole_command(small, tmp_path, capsys, monkeypatch):
     assert "| `my_method` | joined |" in (tmp_path / "res.md").read_text()
 
 
-def settle(results: Path) -> None:
+def settle(results):
     """As if the settings of all methods had been sought."""
     sought = {m.id: Chosen(2, (100,), 0.5, (*TINY.tuning.search, *m.search), {}) for m in METHODS.values()}
     keep_settings(results, "tiny", sought)
