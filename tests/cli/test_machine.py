@@ -74,6 +74,11 @@ def test_the_rest(documents: Any) -> None:
     assert found["study"] == "selection"
     assert found["rows"]
     words = ("reproduce", "inv_entropy/table8", "--cell", "iris", "--column", "FedAvg", "--column", "Entropy")
+    cells = {(cell["table"], cell["cell"]): cell for cell in documents("reproduce", "list")["cells"]}
+    assert cells["inv_entropy/table8", "iris"]["here"]
+    assert not cells["fedentopt/table1", "cifar10-c2"]["here"]
+    assert "FedEntOpt" in cells["fedentopt/table1", "cifar10-c2"]["columns"]
+    assert not cells["record/cifar10", "dir0.1"]["reported"]
     planned = documents(*words, "--rounds", "1", "--seeds", "1", "--dry-run")
     assert [run["finished"] for run in planned["runs"]] == [False, False]
     played = documents(*words, "--rounds", "1", "--seeds", "2")

@@ -79,6 +79,7 @@ def test_what_is_compared_is_on_the_board():
     assert all(method.control in (None, *entries.methods) for method in entries.methods.values())
     assert list(entries.federations) == [
         "digits", "hospitals", "mnist-writers", "fashion-mnist-dir0.1", "cifar10-dir0.1", "cifar10-c2",
+        "cifar10-dir0.1-free",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="did you mean 'fedentopt'"):
         entries.method("fedentop")

@@ -110,7 +110,8 @@ def test_claims_that_do_not_hold():
     assert not _below(ahead, found.reported["FedAvg"])
     collapsed = replace(found.rows[0], low=-1.5, high=38.1)  # a rival whose runs differ much, and that did badly there
     assert not _below(collapsed, 38.7)
-    assert _below(replace(collapsed, high=19.3), 38.7)
+    assert _below(replace(collapsed, high=19.3, losses=1), 38.7)
+    assert not _below(replace(collapsed, high=19.3, wins=3, losses=0), 38.7), "every pair was won"
 
 
 def test_columns_are_ranked_over_cells_and_seeds():
@@ -123,6 +124,8 @@ def test_columns_are_ranked_over_cells_and_seeds():
         ("FedAvg", 2, 6),
         ("Uniform", 3, 6),
     ]
+    more = runs_of({"FedAvg": (0.8,) * 3, "Entropy": (0.9,) * 3}, ("pumpkin",))  # a cell that is not run to the end
+    assert Pool(IRIS, [*runs, *more]).ranks() == found
     assert Pool(IRIS, runs[:3]).ranks() == []
     ours = [made("Uniform", seed, 1.0, "heart-unique") for seed in range(3)]  # the paper has no such cell
     assert Pool(IRIS, [*runs, *ours]).ranks() == found

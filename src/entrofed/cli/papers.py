@@ -31,11 +31,15 @@ def papers(table: Annotated[str | None, completion.completed(completion.tables)]
 
 
 @reproduce_app.command(name="list")
-def reproduce_list(*, data_dir: DataDir = None) -> None:
+def reproduce_list(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
     """List every cell of every table that can be played, and which lack their data."""
     from entrofed.cli.tables.papers import cells_table
+    from entrofed.papers.reproduce import playable
 
-    terminal.console.print(cells_table(data_dir))
+    if as_json:
+        emit("reproduce.list", cells=playable(data_dir))
+    else:
+        terminal.console.print(cells_table(playable(data_dir)))
 
 
 @reproduce_app.default

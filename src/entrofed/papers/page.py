@@ -275,4 +275,4 @@ def _chart(judged: Sequence[Verdict]) -> alt.FacetChart:
     shown = {row["column"] for row in rows}
     order = [name for label in judged[0].cell.columns for name in (label, f"{label}*") if name in shown]
     cells = [verdict.cell.id for verdict in judged]
-    return results_chart(rows, cells, order, f"{judged[0].metric}, {judged[0].unit}")
+    return results_chart(rows, cells, order, f"{METRICS[judged[0].metric].partition(';')[0]}, {judged[0].unit}")

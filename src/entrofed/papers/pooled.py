@@ -73,11 +73,23 @@ class Pool:
         return pooled(self.of_cells(cells), usual if pairs is None else pairs)
 
     def ranks(self) -> list[Rank]:
-        """The columns by mean rank over cells and seeds, if there are three or more; who lacks a cell is left out."""
+        """The columns by mean rank over cells and seeds, if there are three or more of these.
+
+        Of a table that is not run in every cell, those columns and cells that make the largest full table.
+        """
         if self.table.gain_over is not None:
             return []
         values = self.of_cells()
-        cells = {cell for blocks in values.values() for cell, _ in blocks}
-        whole = {label: blocks for label, blocks in values.items() if {cell for cell, _ in blocks} == cells}
+        held: dict[str, set[str]] = defaultdict(set)
+        for column, blocks in values.items():
+            for cell, _ in blocks:
+                held[cell].add(column)
+        full = [(columns, {cell for cell in held if held[cell] >= columns}) for columns in held.values()]
+        columns, cells = max(full, key=lambda both: (len(both[0]) * len(both[1]), len(both[0])), default=(set(), set()))
+        whole = {
+            column: {block: value for block, value in blocks.items() if block[0] in cells}
+            for column, blocks in values.items()
+            if column in columns
+        }
         common = set.intersection(*(set(blocks) for blocks in whole.values())) if whole else set()
         return ranks(whole) if len(whole) > 1 and len(common) > 2 else []

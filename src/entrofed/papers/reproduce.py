@@ -122,6 +122,24 @@ def without_data(cell: Cell, directory: Path | None) -> str | None:
     return f"{cell.path}: left out, {name} is not in {root}; get it with 'entrofed data fetch {name}'"
 
 
+def playable(directory: Path | None) -> list[dict[str, Any]]:
+    """Every cell of every table, as ``reproduce list --json`` tells it; ``reported``: the paper has it, too."""
+    return [
+        {
+            "table": f"{paper.name}/{table.id}",
+            "cell": cell.id,
+            "rounds": cell.setting["rounds"],
+            "columns": list(cell.columns),
+            "data": cell.setting["data"]["name"],
+            "here": without_data(cell, directory) is None,
+            "reported": bool(cell.values),
+        }
+        for paper in papers().values()
+        for table in paper.tables.values()
+        for cell in table.cells.values()
+    ]
+
+
 def seconds_of(budget: str) -> float:
     """A time such as ``90s``, ``30min`` or ``1.5h`` in seconds.
 

@@ -1,14 +1,15 @@
 """What the papers report, and what came of it here: what ``entrofed papers`` and ``entrofed reproduce`` print."""
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 from rich.table import Table
 
 from entrofed.papers.pooled import Pool
 from entrofed.papers.reported import SPREADS
 from entrofed.papers.reported import Table as Reports
-from entrofed.papers.reproduce import missing_data, select
 from entrofed.papers.results import Result
 from entrofed.papers.tables import find, papers
 from entrofed.papers.verdict import Verdict
@@ -37,24 +38,21 @@ def list_of_tables() -> Table:
     return shown
 
 
-def cells_table(directory: Path | None) -> Table:
-    """Every cell that can be played."""
+def cells_table(cells: Iterable[Mapping[str, Any]]) -> Table:
+    """Every cell that can be played, of :func:`entrofed.papers.reproduce.playable`."""
     shown = Table("table", "cell", "rounds", "columns", "")
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
-    for paper in papers().values():
-        for table in paper.tables.values():
-            path = f"{paper.name}/{table.id}"
-            selection = select(path)[-1]
-            missing = missing_data(selection, directory)
-            for i, cell in enumerate(table.cells.values()):
-                shown.add_row(
-                    "" if i else path,
-                    cell.id,
-                    str(cell.setting["rounds"]),
-                    str(len(cell.columns)),
-                    "absent" if cell.id in missing else "" if cell.values else "ours",
-                )
-            shown.add_section()
+    for table, rows in groupby(cells, key=itemgetter("table")):
+        for i, cell in enumerate(rows):
+            state = "" if cell["reported"] else "ours"
+            shown.add_row(
+                "" if i else table,
+                cell["cell"],
+                str(cell["rounds"]),
+                str(len(cell["columns"])),
+                state if cell["here"] else "absent",
+            )
+        shown.add_section()
     shown.caption = (
         "columns: the paper's and our controls; ours: a cell that the paper does not have\n"
         "absent: its data is not in the data directory (entrofed data list)\n"
