@@ -80,8 +80,8 @@ def _turned(row: Pooled) -> Pooled:
 def _below(row: Pooled, reported: float | None) -> bool:
     """Whether no gain is shown, there may be none, and one half as large as the paper's is excluded.
 
-    Half, for a claim to be ahead does not fall because a rival came off better here than in the paper; nor does it while
-    every pair was won: then more seeds may show a gain that is smaller than the paper's.
+    Half, for a claim to be ahead does not fall because a rival came off better here than in the paper; nor does it
+    while every pair was won: then more seeds may show a gain that is smaller than the paper's.
     """
     if row.low is None or row.high is None or reported is None or shown(row) != "open" or not row.losses:
         return False
