@@ -1,5 +1,9 @@
 """The flat form of a model."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -122,3 +126,22 @@ def test_the_model_that_all_start_from_is_measured_once(monkeypatch):
     assert (found[0].parameters_before, found[0].buffers_before) == (5.0, 2.0)
     assert found[9].parameters == pytest.approx(9 * 3**0.5)
     assert sum(measured) == 2
+
+
+def test_distances_have_the_same_bits_whatever_the_number_of_threads():
+    """A BLAS splits a long product among its threads, and the sum's last bits depend on where."""
+    code = (
+        "import numpy as np; from entrofed.core.params import distance; rng = np.random.default_rng(0)\n"
+        "print([distance(rng.standard_normal(n).astype('f4')).hex() for n in (9_000, 60_000, 200_000)])"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for threads in ("1", "2", "3")
+    }
+    assert len(told) == 1

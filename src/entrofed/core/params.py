@@ -28,8 +28,9 @@ Floats = NDArray[np.float32]
 MAX_BATCHES = 10**7
 """A client that says that it has seen more batches in one round is not believed."""
 
-BLOCK = 1 << 16
-"""Values looked at at a time, so that float64 copies stay small."""
+BLOCK = 1 << 13
+"""Values looked at at a time: float64 copies stay small, and no BLAS shares the sum of so few among threads. The number
+of threads would decide the last bits, and where all cores are busy they would wait for one another."""
 
 
 @dataclass(frozen=True)
