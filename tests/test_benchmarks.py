@@ -3,6 +3,7 @@
 import importlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -32,3 +33,11 @@ def test_the_table_of_ratios_goes_to_its_place():
     assert compare.placed(once, table) == once
     with pytest.raises(SystemExit, match="no place"):
         compare.placed("# Another page", table)
+
+
+def test_what_rounds_lack_is_told_from_weights_and_labels():
+    labels = importlib.import_module("effective_labels")
+    counts = np.array([[4.0, 0.0], [0.0, 2.0], [1.0, 3.0]])
+    rounds = labels.mixtures(counts, [[0, 1], [2], []], [[0.25, 0.75], [1.0], []])
+    assert rounds.tolist() == [[0.25, 0.75], [0.25, 0.75]]  # a round that was skipped has no labels
+    assert labels.moving(np.array([[1.0, 0.0], [0.0, 1.0]])).tolist() == [[1.0, 0.0], [0.9, pytest.approx(0.1)]]
