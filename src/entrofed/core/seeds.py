@@ -12,15 +12,20 @@ True
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 import torch
 
 
+@lru_cache(maxsize=256)
+def _number(purpose: str) -> int:
+    return int.from_bytes(blake2b(purpose.encode(), digest_size=4).digest(), "little")
+
+
 def _sequence(seed: int, purpose: str, key: tuple[int, ...]) -> np.random.SeedSequence:
-    number = int.from_bytes(blake2b(purpose.encode(), digest_size=4).digest(), "little")
-    return np.random.SeedSequence(seed, spawn_key=(number, *key))
+    return np.random.SeedSequence(seed, spawn_key=(_number(purpose), *key))
 
 
 def stream(seed: int, purpose: str, *key: int) -> np.random.Generator:
