@@ -32,6 +32,7 @@ from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.sharpness import Sharpness
+from entrofed.objectives.wrapped import WrappedObjective
 from entrofed.privacy.updates import LocalNoise
 from entrofed.servers import CLIENT_RULES
 from entrofed.servers.concat import FewBatches
@@ -166,8 +167,24 @@ class Doubled(CrossEntropy):
         return 2 * super().stacked_loss(logits, y, given)
 
 
+@dataclass(frozen=True)
+class DoubledWrapper(WrappedObjective):
+    """The same around another objective, which has a formula."""
+
+    name: ClassVar[str] = "doubled_wrapper"
+
+    objective: CrossEntropy = CrossEntropy()
+
+    def loss(self, model, x, y, given):
+        return 2 * super().loss(model, x, y, given)
+
+    def stacked_loss(self, logits, y, given):
+        return 2 * super().stacked_loss(logits, y, given)
+
+
 OWN_WAYS = [
     Doubled(),
+    DoubledWrapper(),
     *(cls() for name, cls in OBJECTIVES.items() if name != "branch"),
     CrossEntropy(label_smoothing=0.2, class_weights="balanced"),
     CrossEntropy(class_weights=tuple(range(1, CLASSES + 1))),
@@ -307,7 +324,7 @@ def by_autograd(module, objective, named, x, y):
     return torch.stack(losses), [torch.stack(of_all) for of_all in zip(*slopes, strict=True)]
 
 
-@pytest.mark.parametrize("objective", [CrossEntropy(), CrossEntropy(label_smoothing=0.1), Doubled()], ids=str)
+@pytest.mark.parametrize("objective", [CrossEntropy(), CrossEntropy(label_smoothing=0.1), Doubled(), DoubledWrapper()], ids=str)
 @pytest.mark.parametrize("hidden", [nn.ReLU, nn.GELU, nn.Tanh])
 def test_the_way_back_of_a_chain_is_that_of_autograd(hidden, objective):
     torch.manual_seed(0)
