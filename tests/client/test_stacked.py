@@ -39,6 +39,7 @@ from entrofed.servers.concat import FewBatches
 from entrofed.servers.scaffold import ControlVariate
 
 CLIENTS, CLASSES = 6, 10
+PLAIN = CrossEntropy()
 
 
 class OwnForward(nn.Module):
@@ -173,7 +174,7 @@ class DoubledWrapper(WrappedObjective):
 
     name: ClassVar[str] = "doubled_wrapper"
 
-    objective: CrossEntropy = CrossEntropy()
+    objective: CrossEntropy = PLAIN
 
     def loss(self, model, x, y, given):
         return 2 * super().loss(model, x, y, given)
@@ -324,7 +325,9 @@ def by_autograd(module, objective, named, x, y):
     return torch.stack(losses), [torch.stack(of_all) for of_all in zip(*slopes, strict=True)]
 
 
-@pytest.mark.parametrize("objective", [CrossEntropy(), CrossEntropy(label_smoothing=0.1), Doubled(), DoubledWrapper()], ids=str)
+@pytest.mark.parametrize(
+    "objective", [CrossEntropy(), CrossEntropy(label_smoothing=0.1), Doubled(), DoubledWrapper()], ids=str
+)
 @pytest.mark.parametrize("hidden", [nn.ReLU, nn.GELU, nn.Tanh])
 def test_the_way_back_of_a_chain_is_that_of_autograd(hidden, objective):
     torch.manual_seed(0)
