@@ -59,7 +59,8 @@ def streams(seed: int, purpose: str, *key: int, last: Sequence[int]) -> list[np.
     pool = _fold(0xCA01F9DD * pool - 0x4973F715 * _hashed(words.astype(np.uint32), 0x43B0D7E5, 0x931E8875, before, 4))
     found = _hashed(np.concatenate([pool, pool]), 0x8B51F9DD, 0x58F38DED, 0, 8)
     states = np.ascontiguousarray(found.T).astype("<u4").view("<u8").astype(np.uint64)
-    return [np.random.Generator(np.random.PCG64(_Known(state))) for state in states]
+    known: list[Any] = [_Known(state) for state in states]  # as good as a SeedSequence, which the annotations ask for
+    return [np.random.Generator(np.random.PCG64(one)) for one in known]
 
 
 def _hashed(words: NDArray[np.uint32], start: int, factor: int, before: int, rows: int) -> NDArray[np.uint32]:
