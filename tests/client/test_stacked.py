@@ -9,12 +9,16 @@ import pytest
 import torch
 from torch import nn
 
+from entrofed.client.loss_module import LossModule
+from entrofed.client.model import LocalModel
 from entrofed.client.runtime import ClientRuntime, one_thread
+from entrofed.client.stacked.chain import Chain
 from entrofed.client.stacked.forms import UnstackableError, form_of, layers_of, of_logits
 from entrofed.client.stacked.train import train_together
 from entrofed.client.train import train
 from entrofed.client.work import work
 from entrofed.core.params import Layout
+from entrofed.core.parts import Objective
 from entrofed.core.seeds import stream, torch_stream
 from entrofed.core.tasks import StackTask, TrainTask
 from entrofed.core.types import Failure
@@ -28,12 +32,14 @@ from entrofed.objectives.contrastive import Contrastive
 from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.objectives.proximal import Proximal
 from entrofed.objectives.sharpness import Sharpness
+from entrofed.objectives.wrapped import WrappedObjective
 from entrofed.privacy.updates import LocalNoise
 from entrofed.servers import CLIENT_RULES
 from entrofed.servers.concat import FewBatches
 from entrofed.servers.scaffold import ControlVariate
 
 CLIENTS, CLASSES = 6, 10
+PLAIN = CrossEntropy()
 
 
 class OwnForward(nn.Module):
@@ -149,7 +155,37 @@ def gentle(training):
     return replace(training, lr=0.02, batch_size=49)  # of 197 samples one is left, which BatchNorm skips
 
 
+@dataclass(frozen=True)
+class Doubled(CrossEntropy):
+    """A subclass with another loss, and no formula for its slope."""
+
+    name: ClassVar[str] = "doubled"
+
+    def loss(self, model, x, y, given):
+        return 2 * super().loss(model, x, y, given)
+
+    def stacked_loss(self, logits, y, given):
+        return 2 * super().stacked_loss(logits, y, given)
+
+
+@dataclass(frozen=True)
+class DoubledWrapper(WrappedObjective):
+    """The same around another objective, which has a formula."""
+
+    name: ClassVar[str] = "doubled_wrapper"
+
+    objective: CrossEntropy = PLAIN
+
+    def loss(self, model, x, y, given):
+        return 2 * super().loss(model, x, y, given)
+
+    def stacked_loss(self, logits, y, given):
+        return 2 * super().stacked_loss(logits, y, given)
+
+
 OWN_WAYS = [
+    Doubled(),
+    DoubledWrapper(),
     *(cls() for name, cls in OBJECTIVES.items() if name != "branch"),
     CrossEntropy(label_smoothing=0.2, class_weights="balanced"),
     CrossEntropy(class_weights=tuple(range(1, CLASSES + 1))),
@@ -273,6 +309,52 @@ class Changed(CrossEntropy):
 
     def loss(self, model, x, y, given):
         return 2 * super().loss(model, x, y, given)
+
+
+def by_autograd(module, objective, named, x, y):
+    """The twin of a chain: every client's own network and batch, and :func:`torch.autograd.grad`."""
+    losses, slopes = [], []
+    for k in range(len(x)):
+        own = {name: tensor[k].clone().requires_grad_(name in named) for name, tensor in named.items()}
+        there = y[k] >= 0
+        inside = LossModule(module, objective)
+        parameters = {f"model.{name}": tensor for name, tensor in own.items()}
+        loss = torch.func.functional_call(inside, parameters, (x[k][there], y[k][there], {}))
+        losses.append(loss.detach())
+        slopes.append(torch.autograd.grad(loss, list(own.values())))
+    return torch.stack(losses), [torch.stack(of_all) for of_all in zip(*slopes, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "objective", [CrossEntropy(), CrossEntropy(label_smoothing=0.1), Doubled(), DoubledWrapper()], ids=str
+)
+@pytest.mark.parametrize("hidden", [nn.ReLU, nn.GELU, nn.Tanh])
+def test_the_way_back_of_a_chain_is_that_of_autograd(hidden, objective):
+    torch.manual_seed(0)
+    shared = nn.Linear(12, 12)
+    layers = nn.Linear(7, 12, bias=False), hidden(), shared, nn.Dropout(0.0), hidden(), shared, nn.Linear(12, 5)
+    model = LocalModel(lambda: nn.Sequential(*layers), compiled=False)
+    x, y = torch.randn(3, 8, 7), torch.randint(0, 5, (3, 8))
+    y[1, 5:] = -100
+    used = [name for name, _ in model.module.named_parameters()]
+    named = {name: torch.randn(3, *p.shape) / 3 for name, p in model.module.named_parameters()}
+    chain = Chain(model, objective, used, x.shape[2:])
+    losses, slopes = chain(list(named.values()), {}, x, y, {}, [])
+    expected, twins = by_autograd(model.module, objective, named, x, y)
+    torch.testing.assert_close(losses, expected)
+    for slope, twin in zip(slopes, twins, strict=True):
+        torch.testing.assert_close(slope, twin, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1000.0])
+def test_the_formula_of_cross_entropy_is_what_autograd_finds(scale):
+    torch.manual_seed(1)
+    logits, y = scale * torch.randn(4, 10, 9), torch.randint(0, 10, (4, 9))
+    y[2, 1:] = -100
+    losses, slopes = CrossEntropy().stacked_slopes(logits, y, {})
+    expected, twins = Objective.stacked_slopes(CrossEntropy(), logits, y, {})
+    torch.testing.assert_close(losses, expected)
+    torch.testing.assert_close(slopes, twins, rtol=1e-5, atol=1e-7)
 
 
 def test_which_objectives_are_of_logits():

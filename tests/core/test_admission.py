@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from entrofed.backends.inline import InlineBackend
-from entrofed.core.admission import ALONE, BUFFERS, CLAIMS, FACTOR, PARAMETERS, bound, limit_of, ordered_steps
+from entrofed.core.admission import ALONE, BUFFERS, CLAIMS, FACTOR, PARAMETERS, bound, limit_of, median, ordered_steps
 from entrofed.core.job import Job, Rules
 from entrofed.core.params import Layout, Params
 from entrofed.core.parts import TrainTask
@@ -326,3 +326,14 @@ def test_a_lied_number_of_steps_does_not_go_around_the_cap(tmp_path: Any) -> Non
     """With weight 0.2 at most: 0.91 fell to 0.10."""
     capped = {"name": "capped", "share": 0.2}
     assert accuracy(tmp_path, few_steps, name="fednova", weigher=capped) > 0.8
+
+
+def test_the_median_is_numpys() -> None:
+    rng = np.random.default_rng(0)
+    for length in range(1, 150):
+        values = rng.standard_normal(length)
+        assert median(values) == np.median(values)
+        values[rng.integers(length)] = np.inf
+        assert median(values) == np.median(values)
+        values[rng.integers(length)] = np.nan
+        assert np.isnan(median(values))

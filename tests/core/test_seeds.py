@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from entrofed.core.seeds import stream, torch_stream
+from entrofed.core.seeds import stream, streams, torch_stream
 
 word = st.integers(0, 2**32 - 1)
 names = st.tuples(st.integers(0, 2**64), st.text(max_size=8), st.lists(word, max_size=3).map(tuple))
@@ -27,6 +27,22 @@ def test_same_name_same_draws(name: tuple[int, str, tuple[int, ...]]) -> None:
 @given(names, names)
 def test_different_names_differ(one: tuple[int, str, tuple[int, ...]], other: tuple[int, str, tuple[int, ...]]) -> None:
     assert (raw(one) == raw(other)) == (one == other)
+
+
+@given(names, st.lists(st.one_of(word, st.integers(0, 2**40)), max_size=5))
+def test_streams_named_at_once_are_those_named_one_by_one(
+    name: tuple[int, str, tuple[int, ...]], last: list[int]
+) -> None:
+    seed, purpose, key = name
+    for some in (last, [k % 2**32 for k in last]):
+        found = [[int(x) for x in one.bit_generator.random_raw(4)] for one in streams(seed, purpose, *key, last=some)]
+        assert found == [raw((seed, purpose, (*key, k))) for k in some]
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**70])
+def test_streams_of_seeds_of_any_length(seed: int) -> None:
+    found = [one.bit_generator.state for one in streams(seed, "train", 3, last=[0, 1, 2**32 - 1])]
+    assert found == [stream(seed, "train", 3, k).bit_generator.state for k in (0, 1, 2**32 - 1)]
 
 
 def test_neighbouring_names_differ() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from entrofed.errors import ConfigError, DataError
-from entrofed.info.entropy import effective_cohort, entropy, entropy_of_counts
+from entrofed.info.entropy import FEW, effective_cohort, entropy, entropy_of_counts
 
 
 def probabilities(classes):
@@ -150,6 +150,15 @@ def test_bad_input_is_refused_with_its_place(function, values, says):
 def test_a_sum_within_the_tolerance_is_accepted():
     assert float(entropy([0.5, 0.5000005])) == pytest.approx(log(2), abs=1e-6)
     assert float(entropy([1.0000005, 0.0])) == 0
+
+
+def test_few_values_have_the_bits_of_many():
+    rng = np.random.default_rng(0)
+    many = rng.dirichlet(np.full(10, 0.1), 5000)
+    many[0] = [1, *[0] * 9]
+    assert many.size > FEW >= many[0].size
+    for base in ("nats", "bits"):
+        assert [entropy(p, base=base).tobytes() for p in many] == [h.tobytes() for h in entropy(many, base=base)]
 
 
 def test_unknown_base():

@@ -10,7 +10,7 @@ import numpy as np
 
 from entrofed.backends.base import Backend, Workload
 from entrofed.core.tasks import Stacked, StackTask, Task, TrainTask
-from entrofed.core.types import Failure
+from entrofed.core.types import Failure, Training
 
 log = logging.getLogger("entrofed")
 
@@ -32,9 +32,12 @@ def together(values: int) -> int:
 def chunks(tasks: Sequence[Task], most: int) -> list[list[int]]:
     """The training tasks that go together, by their places: alike, of similar cost, in parts of about one length."""
     alike: dict[Any, list[int]] = {}
+    once: dict[int, Training] = {}  # most tasks share one
     for i, task in enumerate(tasks):
         if isinstance(task, TrainTask):
-            alike.setdefault(_kind(task), []).append(i)
+            if id(task.training) not in once:
+                once[id(task.training)] = replace(task.training, epochs=1)
+            alike.setdefault(_kind(task, once[id(task.training)]), []).append(i)
     found: list[list[int]] = []
     for places in alike.values():
         places.sort(key=lambda i: -tasks[i].cost)
@@ -43,10 +46,9 @@ def chunks(tasks: Sequence[Task], most: int) -> list[list[int]]:
     return found
 
 
-def _kind(task: TrainTask) -> tuple[Any, ...]:
-    """What tasks must share; how many steps a persistent optimizer has made is one number for a stack."""
+def _kind(task: TrainTask, training: Training) -> tuple[Any, ...]:
+    """What tasks must share: ``training`` whatever its epochs, and the steps that a persistent optimizer has made."""
     steps = float(task.client_state.get("steps", 0.0))
-    training = replace(task.training, epochs=1)
     return id(task.objective), id(task.rule), task.purpose, task.round, task.seed, training, steps
 
 

@@ -24,7 +24,7 @@ themselves; numbers of steps by what was ordered.
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from math import exp, inf, log, sqrt
+from math import exp, inf, isnan, log, sqrt
 from typing import Any
 
 import numpy as np
@@ -62,10 +62,21 @@ def ordered_steps(training: Training, examples: int, most: int | None = None) ->
     return max(min(low * training.epochs, limit), 1), max(min(high * training.epochs, limit), 1)
 
 
+def median(values: NDArray[np.float64]) -> float:
+    """What :func:`numpy.median` finds, which takes five times as long for so few values.
+
+    >>> median(np.array([3.0, 1.0, 2.0])), median(np.array([1.0, 2.0])), median(np.array([1.0, np.nan]))
+    (2.0, 1.5, nan)
+    """
+    ordered = np.sort(values)
+    low, high, last = ordered[[(len(ordered) - 1) // 2, len(ordered) // 2, -1]].tolist()
+    return last if isnan(last) else float(low + high) / 2
+
+
 def limit_of(distances: NDArray[np.float64]) -> float:
     """The largest distance that is not too far beside these; logarithms in, a factor of the same unit out."""
-    middle = float(np.median(distances))
-    spread = 1.4826 * float(np.median(np.abs(distances - middle)))
+    middle = median(distances)
+    spread = 1.4826 * median(np.abs(distances - middle))
     return middle + min(max(log(FACTOR), SCALES * spread), log(MOST))
 
 

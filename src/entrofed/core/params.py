@@ -13,7 +13,7 @@ which vector is which tensor.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, isfinite, prod, sqrt
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -57,7 +57,7 @@ def distance(values: Floats, start: Floats | None = None) -> float:
         if start is not None:
             block -= start[place : place + BLOCK]
         total += float(block @ block)
-    return float(np.sqrt(total)) if np.isfinite(total) else float("inf")
+    return sqrt(total) if isfinite(total) else inf
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ class Params:
 
     def _impossible(self, start: "Params", layout: "Layout") -> str | None:
         """A variance below zero, or batches that were counted backwards or by the million."""
-        for entry in layout.entries:
+        for entry in layout.of_batch_norm:
             place = slice(entry.start, entry.start + entry.size)
-            if entry.name.endswith("running_var") and entry.kind == "buffer" and entry.size:
+            if entry.kind == "buffer":
                 if (lowest := float(self.values[place].min())) < 0:
                     return f"{entry.name} is a variance, and {lowest:g} is below zero"
-            elif entry.name.endswith("num_batches_tracked") and entry.kind == "counter":
+            else:
                 for new, old in zip(self.counters[place].tolist(), start.counters[place].tolist(), strict=True):
                     if not old <= new <= old + MAX_BATCHES:
                         return f"{entry.name} went from {old} to {new}"
@@ -175,6 +175,12 @@ class Layout:
                     entries.append(TensorEntry(name, kind, shape, ends[kind], prod(shape)))
                     ends[kind] += prod(shape)
         return cls(tuple(entries), ends["trainable"], ends["buffer"], ends["counter"])
+
+    @cached_property
+    def of_batch_norm(self) -> tuple[TensorEntry, ...]:
+        """The variances and the numbers of batches, of which not every value can be."""
+        known = {"buffer": "running_var", "counter": "num_batches_tracked"}
+        return tuple(e for e in self.entries if e.kind in known and e.name.endswith(known[e.kind]) and e.size)
 
     @property
     def nbytes(self) -> int:

@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from dataclasses import fields as fields_of
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,9 @@ if TYPE_CHECKING:
     from entrofed.core.types import Update
 
 Scalar = float | int | bool | str | None
-PLAIN = (float, int, bool, str, type(None))
+EXACT = (int, bool, str, type(None))
+"""What JSON has as it is."""
+PLAIN = (float, *EXACT)
 Scalars = dict[str, Scalar]
 
 MAX_CLIENTS = 10**7
@@ -304,16 +305,17 @@ def _optional(kind: Any, found: Mapping[str, Any] | None) -> Any:
 
 
 def _without_empty(record: Any, *optional: str) -> dict[str, Any]:
-    found = {entry.name: getattr(record, entry.name) for entry in fields_of(record)}
-    return {key: value for key, value in found.items() if key not in optional or value not in (None, [], {})}
+    return {key: value for key, value in vars(record).items() if key not in optional or value not in (None, [], {})}
 
 
 def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: inner if type(inner) in EXACT else _finite(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [inner if type(inner) in EXACT else _finite(inner) for inner in value]
+    return value
 
 
 def scalars(found: Any, what: str) -> list[Scalars]:

@@ -45,7 +45,7 @@ class ClientData:
     """The label counts that the client lets out, where they are not the true ones: noised, or made up."""
 
     def __len__(self) -> int:
-        return len(self.y)
+        return self.y.shape[0]
 
     @property
     def label_counts(self) -> NDArray[np.int64]:

@@ -15,6 +15,9 @@ from entrofed.errors import DataError, unknown
 Base = Literal["nats", "bits"]
 Floats = NDArray[np.float64]
 
+FEW = 256
+"""Up to so many values, ``-p log p`` is computed without scipy.special, which takes longer to load than a short run."""
+
 
 def entropy(p: ArrayLike, *, base: Base = "nats") -> Floats:
     """Shannon entropy H(p) = -sum_c p_c log p_c, from 0 to log C (rounding never leads outside).
@@ -77,4 +80,11 @@ def _shannon(p: Floats, base: Base) -> Floats:
     if base not in get_args(Base):
         raise unknown("base", base, get_args(Base))
     unit, most = (log(2), log2(p.shape[-1])) if base == "bits" else (1.0, log(p.shape[-1]))
-    return np.asarray(np.clip(scipy.special.entr(p).sum(axis=-1) / unit, 0.0, most))
+    return np.asarray(np.clip(_surprises(p).sum(axis=-1) / unit, 0.0, most))
+
+
+def _surprises(p: Floats) -> Floats:
+    """``-p log p`` of every value; both ways call the C library's logarithm, and so have the same bits."""
+    if p.size > FEW:
+        return np.asarray(scipy.special.entr(p))
+    return np.array([-q * log(q) if q > 0 else 0.0 for q in p.ravel().tolist()]).reshape(p.shape)

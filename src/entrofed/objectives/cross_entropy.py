@@ -47,6 +47,21 @@ def stacked_cross_entropy(
     return losses.sum(dim=1) / weigh.sum(dim=1)
 
 
+def stacked_cross_entropy_slopes(logits: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each client's mean cross entropy, and its gradient by the logits: ``(softmax - one-hot) / samples``.
+
+    >>> logits = torch.tensor([[[0.0, 5.0], [0.0, 1.0]]])
+    >>> losses, slopes = stacked_cross_entropy_slopes(logits, torch.tensor([[1, -100]]))
+    >>> round(float(losses), 4), slopes.tolist()
+    (0.6931, [[[0.5, 0.0], [-0.5, 0.0]]])
+    """
+    there, label = (y >= 0).unsqueeze(1), y.clamp(min=0).unsqueeze(1)
+    share, surprise = there / there.sum(dim=2, keepdim=True), logits.log_softmax(dim=1)
+    right = surprise.gather(1, label)
+    slopes = surprise.exp_().scatter_(1, label, right.expm1())
+    return (right * share).sum(dim=(1, 2)).neg_(), slopes.mul_(share)
+
+
 @dataclass(frozen=True)
 class CrossEntropy(Objective):
     """Mean cross entropy of the softmax of the logits, in nats, as :func:`torch.nn.functional.cross_entropy` has it.
@@ -119,3 +134,9 @@ class CrossEntropy(Objective):
     def stacked_loss(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> torch.Tensor:
         """The mean over each client's batch."""
         return stacked_cross_entropy(logits, y, given.get("weights"), self.label_smoothing or 0.0)
+
+    def stacked_slopes(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> tuple[torch.Tensor, torch.Tensor]:
+        """By the formula, where there are no options; a subclass with another loss is not meant by it."""
+        if not self.plain or type(self).stacked_loss is not CrossEntropy.stacked_loss:
+            return super().stacked_slopes(logits, y, given)
+        return stacked_cross_entropy_slopes(logits, y)

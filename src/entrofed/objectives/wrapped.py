@@ -74,6 +74,12 @@ class WrappedObjective(Wrapper, Objective):
         """The other objective's."""
         return self.objective.stacked_loss(logits, y, given)
 
+    def stacked_slopes(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> tuple[torch.Tensor, torch.Tensor]:
+        """The other objective's; a subclass with another loss is not meant by it."""
+        if type(self).stacked_loss is not WrappedObjective.stacked_loss:
+            return super().stacked_slopes(logits, y, given)
+        return self.objective.stacked_slopes(logits, y, given)
+
     def remember(self, task: TrainTask, update: Update) -> PartState:
         """The other objective's."""
         return self.objective.remember(task, update)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from entrofed.client.model import LocalModel
 from entrofed.client.train import batches
-from entrofed.core.seeds import stream
+from entrofed.core.seeds import stream, streams
 from entrofed.core.tasks import TrainTask
 from entrofed.core.types import ClientData
 
@@ -28,13 +29,24 @@ class Plan:
     @classmethod
     def of(cls, samples: int, task: TrainTask, fewest: int, most: int | None) -> "Plan":
         """Of so many samples; batches below ``fewest`` are left out, and there are at most ``most``."""
-        size, last = task.training.batch_size, samples % task.training.batch_size
-        epoch = [size] * (samples // size) + ([last] if last >= fewest and last else [])
-        epoch = epoch if size >= fewest else []
-        number = len(epoch) * task.training.epochs
-        number = number if most is None else min(most, number)
-        sizes = (epoch * task.training.epochs)[:number]
-        return cls(sizes, [i // len(epoch) for i in range(number)])
+        return _plan(samples, task.training.batch_size, task.training.epochs, fewest, most)
+
+    @cached_property
+    def counted(self) -> NDArray[np.float64]:
+        """The sizes, and below them 1 for each batch of the last epoch and 0 for all before."""
+        return np.array([self.sizes, [epoch == self.epochs[-1] for epoch in self.epochs]], np.float64)
+
+
+@lru_cache(maxsize=1024)
+def _plan(samples: int, size: int, epochs: int, fewest: int, most: int | None) -> Plan:
+    """The same for clients of one size, in every round."""
+    last = samples % size
+    epoch = [size] * (samples // size) + ([last] if last >= fewest and last else [])
+    epoch = epoch if size >= fewest else []
+    number = len(epoch) * epochs
+    number = number if most is None else min(most, number)
+    sizes = (epoch * epochs)[:number]
+    return Plan(sizes, [i // len(epoch) for i in range(number)])
 
 
 class Batches(Protocol):
@@ -62,11 +74,12 @@ class Indexed(Batches):
         """``x``: the samples of all of ``data``, one below the other, ready for the model."""
         width = max(max(plan.sizes) for plan in plans)
         rows = np.full((len(plans[0].sizes), len(tasks), width), -1)
-        start = 0
-        for k, (task, own, plan) in enumerate(zip(tasks, data, plans, strict=True)):
-            self._lay(rows[:, k], start, len(own), plan, rng_of(task), task.training.batch_size)
+        start, one = 0, tasks[0]
+        draws = streams(one.seed, one.purpose, one.round, last=[task.client for task in tasks])
+        for k, (rng, own, plan) in enumerate(zip(draws, data, plans, strict=True)):
+            self._lay(rows[:, k], start, len(own), plan, rng, one.training.batch_size)
             start += len(own)
-        labels = np.concatenate([own.y.numpy() for own in data])
+        labels = torch.cat([own.y for own in data]).numpy()
         self._y = torch.from_numpy(np.where(rows < 0, NO_LABEL, labels[rows]))
         self._rows, self._x = torch.from_numpy(np.maximum(rows, 0)), x
 

@@ -64,11 +64,10 @@ def _depends_on(client: Client, model: LocalModel) -> frozenset[str]:
 def _mean_losses(run: Run, clients: Sequence[Client]) -> list[Losses]:
     """As the plain loop takes them, of all clients at once."""
     steps = len(clients[0].plan.sizes)
-    sizes, last = np.zeros((steps, len(clients))), np.zeros((steps, len(clients)))
+    counted = np.zeros((2, steps, len(clients)))
     for k, client in enumerate(clients):
-        end = len(client.plan.sizes)
-        sizes[:end, k] = client.plan.sizes
-        last[:end, k] = np.array(client.plan.epochs) == client.plan.epochs[-1]
+        counted[:, : len(client.plan.sizes), k] = client.plan.counted
+    sizes, last = counted
     n = np.array([len(client.data) for client in clients], np.float64)
     all_epochs = np.array([client.task.training.epochs for client in clients], np.float64)
     passes = np.where([client.most is None for client in clients], all_epochs, sizes.sum(axis=0) / n)

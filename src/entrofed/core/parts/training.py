@@ -78,6 +78,13 @@ class Objective(Part, Protocol):
         """
         raise EntrofedError(f"objective {self.name!r} is no function of logits alone")
 
+    def stacked_slopes(self, logits: torch.Tensor, y: torch.Tensor, given: Given) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same losses, and the gradient of their sum by the logits; by autograd, unless there is a formula."""
+        leaf = logits.detach().requires_grad_()
+        losses = self.stacked_loss(leaf, y, given)
+        (slopes,) = torch.autograd.grad(losses.sum(), leaf)
+        return losses.detach(), slopes
+
     def remember(self, task: "TrainTask", update: Update) -> PartState:
         """What the client keeps for its next participation."""
         return {}
