@@ -1,4 +1,5 @@
-"""What the site adds to the pages: references that are written from the code; no links to files outside of docs/."""
+"""What the site adds to the pages: references generated from the code, pictures that open in full size when they are
+clicked; no links to files outside of docs/."""
 
 import re
 import sys
@@ -11,6 +12,7 @@ from references import REFERENCES
 
 OUTSIDE = re.compile(r"\[([^\]]*)\]\(\.\./[^)]*\)")
 """A link to a file of the repository, which the site does not hold: only its text is kept."""
+PICTURE = re.compile(r'<img [^>]*src="(images/[^"]+)"[^>]*>')
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
@@ -19,3 +21,8 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         if mark in markdown:
             markdown = markdown.replace(mark, written())
     return OUTSIDE.sub(r"\1", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Link each picture to itself: on a phone a wide one is too small to be read."""
+    return PICTURE.sub(r'<a href="\1">\g<0></a>', html)

@@ -48,7 +48,7 @@ def methods() -> str:
         made = method_of(name)
         parts = [f"`{getattr(made, kind).name}`" for kind in PART_KINDS]
         rows.append((f"`{name}`", *parts, "yes" if runs_secure(made) else "no"))
-    return _table(("method", *PART_KINDS, "under secure aggregation"), rows)
+    return _table(("method", *PART_KINDS, "secure"), rows)
 
 
 def parts() -> str:

@@ -24,7 +24,7 @@ from typing import Any
 
 
 class EntrofedError(Exception):
-    """Root of the tree; the command line prints it without a traceback."""
+    """Base class of all our errors; the command line prints them without a traceback."""
 
     exit_code = 1
 

@@ -91,6 +91,15 @@ def test_the_picture_the_json_and_the_section(go: Go) -> None:
     assert (code, "there is such a file" in err) == (2, True)
 
 
+def test_the_picture_counts_all_rows_and_does_not_call_them_training_samples(go: Go) -> None:
+    """It is drawn before a test part is taken from the file."""
+    words = ("--label", "diagnosis", "--client", "hospital", "--plot", "skew.svg")
+    assert go("data", "describe", "visits.csv", *words).code == 0
+    picture = Path("skew.svg").read_text(encoding="utf-8")
+    assert "60 samples" in picture
+    assert "How the samples are spread over the clients" in picture
+
+
 def test_the_written_section_runs(go: Go) -> None:
     words = ("--label", "diagnosis", "--client", "hospital")
     assert go("data", "describe", "visits.csv", *words, "-o", "data.toml").code == 0

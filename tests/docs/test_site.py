@@ -78,6 +78,7 @@ def test_site(site: Path) -> None:
         assert loaded == [], page.name
         pictures = re.findall(r'<img[^>]+src="([^"]+)"', html)
         assert [name for name in pictures if not name.startswith("data:") and not (page.parent / name).exists()] == []
+        assert all(f'<a href="{name}"><img' in html for name in pictures if name.startswith("images/")), page.name
         assert "<!-- keys" not in html
         assert "\\|" not in html, page.name  # a bar of a table, escaped where it need not be
     assert "method.lr" in (site / "experiment_file.html").read_text(encoding="utf-8")

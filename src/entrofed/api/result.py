@@ -30,7 +30,7 @@ class Temporary:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The runs of an experiment, one per seed. Looking at it never runs code of the experiment.
+    """The runs of an experiment, one per seed. Reading a result never runs code of the experiment.
 
     ``records``, ``summary`` and ``model`` are those of the first seed; ``result[1]`` is the second seed's result.
     """
@@ -156,7 +156,7 @@ class Result:
 def open_run(path: str | Path) -> Result:
     """The result of a stored run, such as ``runs/mine/seed-0``, or of all seeds of an experiment, ``runs/mine``.
 
-    No code of the run is loaded; what its parts did stands in its records.
+    No code of the run is loaded: everything is read from its records.
     """
     folders = sorted(find_runs([Path(path)]), key=lambda folder: folder.experiment().seed)
     if not folders:

@@ -60,26 +60,26 @@ def run(
     """Train with one method on one federation, once per seed; the same seed gives the same bits.
 
     Args:
-        federation: Who holds what; a function of the seed that returns it, where the partition is to change with the
+        federation: The federation; a function of the seed that returns one, if the partition should change with the
             seed; or the path of an experiment file.
         model: A callable that returns an ``nn.Module`` (called without arguments, or with the shape of a sample and the
             number of classes), a module to start from, a name such as ``"cnn"``, or a table such as ``{"name": "mlp",
-            "hidden": [64, 32]}``. Without one: what fits the kind of the data.
+            "hidden": [64, 32]}``. Without one: a network that fits the kind of data.
         method: A name, a method such as ``ef.methods.fedentopt(weigher=MyWeigher())``, or a table of a name and parts.
             Without one: FedAvg.
-        rounds: Without them 10, or what the file says.
-        seeds: How many, counting from 0 or from the file's; or which.
-        folder: Where results are kept, a folder for each seed in it; its name is the experiment's. Without one they are
-            gone with the result.
-        metrics: What is measured besides accuracy, loss and F1: names such as ``"auroc"``, or functions of logits and
+        rounds: By default 10, or those of the file.
+        seeds: The number of seeds, counted from 0 or from the file's seed; or a list of them.
+        folder: The folder for the results, with one folder per seed in it; its name is the experiment's. Without it
+            results are deleted together with the result object.
+        metrics: Metrics besides accuracy, loss and F1: names such as ``"auroc"``, or functions of logits and
             labels that return a number.
-        on_round: Is called with the record of each round.
+        on_round: A function that is called with the record of each round.
         trackers: Objects that follow the run, beside those that ``track`` names (``track=["tensorboard"]``).
-        resume: Go on with what was begun in ``folder``.
-        overwrite: Replace what is there, once the new run has come to its first checkpoint.
-        progress: Show how it gets on: bars on a terminal, lines elsewhere.
-        data_dir: Where the datasets of an experiment file lie.
-        settings: Whatever else an experiment file can say: keys of ``[method]`` (``cohort``, ``lr``, ``epochs``, ...),
+        resume: Continue the runs in ``folder``.
+        overwrite: Replace the runs in ``folder``, once the new run has its first checkpoint.
+        progress: Show progress: bars in a terminal, lines elsewhere.
+        data_dir: The folder with the datasets of an experiment file.
+        settings: Any other setting of an experiment file: keys of ``[method]`` (``cohort``, ``lr``, ``epochs``, ...),
             of ``[engine]`` (``backend``, ``workers``, ``device``, ...) and of the file itself (``evaluate_every``,
             ``stop``, ``privacy``, ``faults``, ``topology``, ...).
 

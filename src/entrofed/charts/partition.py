@@ -19,12 +19,13 @@ def partition_chart(
     class_names: Sequence[str],
     names: Sequence[str] = (),
     shift: FeatureShift | None = None,
+    what: str = "training samples",
 ) -> alt.VConcatChart:
     """Samples per client as bars, above a heat map of classes by clients; ``counts`` is [clients, classes].
 
     A cell without samples stays white. Colours differ in lightness, so they can be told apart without hue,
     and their scale is a square root, so that small counts stay visible beside large ones. Bars in between show by
-    how much the features of each client were shifted, if they were.
+    how much the features of each client were shifted, if they were. ``what`` is counted, for the title.
     """
     if counts.ndim != 2 or counts.shape[1] != len(class_names) or not counts.size:
         raise DataError(
@@ -74,7 +75,7 @@ def partition_chart(
         )
     )
     title = alt.Title(
-        "How the training samples are spread over the clients",
+        f"How the {what} are spread over the clients",
         subtitle=f"{clients:,} clients, {int(counts.sum()):,} samples; white: none of that class",
         anchor="start",
     )

@@ -115,7 +115,7 @@ def _draw(found: "Description", path: Path) -> None:
 
     if not found.clients:
         raise ConfigError(f"--plot {path}: draws which client holds which classes, and there are none; say --client")
-    save_chart(partition_chart(found.counts, list(found.classes), found.clients), path)
+    save_chart(partition_chart(found.counts, list(found.classes), found.clients, what="samples"), path)
     terminal.errors.print(f"Who holds what: {path}")
 
 

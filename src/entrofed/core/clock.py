@@ -61,7 +61,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Clock:
-    """Speeds, bandwidths, and how long a server waits. The defaults are ours, and measured nowhere.
+    """Speeds, bandwidths, and how long a server waits. The defaults are our choice, not measurements.
 
     The speed of client k is ``speed * exp(speed_spread * z_k)``, ``z_k`` normal: log-normal with the median ``speed``.
     Bandwidths likewise, with the medians ``down`` and ``up`` (megabits per second) and one draw for both. Or
@@ -76,13 +76,13 @@ class Clock:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     speed: Positive = 100.0
-    """Samples that the median client trains on per second."""
+    """Training samples per second of the median client."""
     speed_spread: Annotated[float, Field(ge=0)] = 1.0
     """Standard deviation of the logarithm of the speeds; 0: all alike."""
     down: Positive = 20.0
-    """The median client's bandwidth to it, in megabits per second."""
+    """The median client's download bandwidth, in megabits per second."""
     up: Positive = 5.0
-    """The median client's bandwidth from it, in megabits per second."""
+    """The median client's upload bandwidth, in megabits per second."""
     bandwidth_spread: Annotated[float, Field(ge=0)] = 1.0
     """Standard deviation of the logarithm of the bandwidths."""
     devices: str | None = None
@@ -90,9 +90,9 @@ class Clock:
     deadline: Positive | None = None
     """Virtual seconds after which a client's answer is too late."""
     over_selection: Annotated[float, Field(ge=0)] = 0.0
-    """So many more clients are chosen, as a share of the cohort; the first to answer count."""
+    """How many more clients are chosen, as a share of the cohort; the first to answer count."""
     partial: bool = False
-    """Who would miss the deadline trains for fewer epochs, as many as fit."""
+    """Clients that would miss the deadline train for as many epochs as fit."""
 
     def __post_init__(self) -> None:
         if self.partial and self.deadline is None:

@@ -18,7 +18,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass(frozen=True)
 class Faults:
-    """Shares between 0 and 1; the default is a world without faults.
+    """Simulated faults, as shares between 0 and 1; by default there are none.
 
     Of a cohort of M, ``round(dropout * M)`` vanish, or each with that probability (``bernoulli``). Rounds at which
     clients come or go are drawn uniformly from the run. Who claims the rarest class gains weight; who claims uniform
@@ -28,7 +28,7 @@ class Faults:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of the chosen clients that vanish before they answer."""
+    """The share of the chosen clients that drop out before they answer."""
     dropout_mode: Literal["fixed", "bernoulli"] = "fixed"
     """``fixed``: exactly that share; ``bernoulli``: each with that probability."""
     stragglers: Share = 0.0
@@ -36,7 +36,7 @@ class Faults:
     straggler_redraw: bool = False
     """Draw the stragglers' epochs anew each round."""
     joining: Share = 0.0
-    """The share of all clients that come at a random round."""
+    """The share of all clients that join at a random round."""
     leaving: Share = 0.0
     """The share of all clients that leave for good at a random round."""
     liars: Share = 0.0

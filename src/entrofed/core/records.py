@@ -29,7 +29,7 @@ MAX_CLIENTS = 10**7
 
 @dataclass(frozen=True)
 class Metrics:
-    """How good a model is on some samples; F1, precision and recall are 0 where they would be 0/0.
+    """Metrics of a model on some samples; F1, precision and recall are 0 where they would be 0/0.
 
     None: what somebody else's evaluation, as that of a Flower app, does not say.
     """

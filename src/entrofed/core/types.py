@@ -109,7 +109,7 @@ class State:
 
 @dataclass(frozen=True)
 class ClientTable:
-    """What the server (or a peer, of its neighbourhood) knows of the clients, by client number."""
+    """What the server (or a peer, about its neighbourhood) knows about the clients, by client number."""
 
     sizes: NDArray[np.int64]
     """Numbers of examples; those that were released, where exact sizes do not leave the clients."""
@@ -146,7 +146,7 @@ class ClientTable:
             )
 
     def told(self, fact: str, part: str) -> Any:
-        """What clients told of a fact; a DataError if nobody was asked. ``part``: who wants to know."""
+        """The values of a fact that clients sent; a DataError if nobody was asked. ``part``: the part that asks."""
         if fact not in self.facts:
             raise DataError(f"{part} needs the clients' {fact.replace('_', ' ')}, and none were released")
         return self.facts[fact]

@@ -29,13 +29,13 @@ MANY = 100_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Federation:
-    """Who holds what.
+    """Data divided among clients, with a test set.
 
     ``shards[k]`` and ``holdouts[k]`` are rows of the training part: what client ``k`` trains on and its local
     test set. ``participants`` are the clients that may ever train. Inputs are standardized as
     ``(x - shift) / scale`` after images are brought to 0..1. ``names`` are the clients' names, where they have any.
 
-    A client without samples is never chosen; one with few trains on what it has (networks with batch norm need two
+    A client without samples is never chosen; one with few samples trains on them (networks with batch norm need two
     samples in a batch). At least one client that takes part must have samples.
     """
 
@@ -69,14 +69,14 @@ class Federation:
         validation: float = 0.0,
         seed: int = 0,
     ) -> "Federation":
-        """Clients that have their own data.
+        """Make a federation of clients that have their own data.
 
         Args:
-            clients: By name or in a row, each a pair (x, y) of arrays, a dataset with ``len`` and ``[i]`` that gives
-                (x, y), such as torch's, or a Hugging Face dataset. A client may be empty.
-            test: The server's test set, as a client, or the share of all samples that is set apart for it: of each
-                class its share, and the same rows whatever the seed.
-            kind: ``"image"``, ``"table"``, ``"text"`` (token numbers) or ``"tensor"`` (left as they are); None: guessed
+            clients: A dictionary by name, or a list; each a pair (x, y) of arrays, a dataset with ``len`` and ``[i]``
+                that gives (x, y), such as torch's, or a Hugging Face dataset. A client may be empty.
+            test: The server's test set, given like a client; or the share of all samples for it, stratified by class,
+                with the same rows whatever the seed.
+            kind: ``"image"``, ``"table"``, ``"text"`` (token numbers) or ``"tensor"`` (used unchanged); None: guessed
                 from shape and values, see :func:`entrofed.data.own.dataset_of`.
             normalize: ``"standard"``, ``"minmax"`` (tables), ``"half"`` (images) or ``"unit"`` (none); the statistics
                 are those of the training part.
@@ -111,21 +111,20 @@ class Federation:
         participating: int | None = None,
         **options: Any,
     ) -> "Federation":
-        """Samples dealt out among simulated clients.
+        """Make a federation by dividing samples among simulated clients.
 
         Args:
-            x: The samples, as arrays of any library; or a dataset object, and ``y`` None.
-            y: A label for each sample: text, truth values or whole numbers.
+            x: The samples, as an array of any library; or a dataset object, with ``y`` None.
+            y: A label for each sample: text, booleans or whole numbers.
             partition: A name that :data:`entrofed.data.PARTITIONS` knows, or a function of labels (0..C-1), number of
                 clients, random generator and ``options`` that returns the sample numbers of each client; samples may be
                 left out, but none may have two owners.
             clients: How many.
-            test: The server's test set (x, y), or the share of the samples that is set apart for it; the same rows
-                whatever the seed.
-            seed: Of all draws; the same seed deals the same way as an experiment file with it.
+            test: The server's test set (x, y), or the share of the samples for it; the same rows whatever the seed.
+            seed: Of all draws; an experiment file with the same seed gives the same partition.
             kind: As for :meth:`from_clients`; so are ``normalize``, ``classes``, ``holdout`` and ``validation``.
-            participating: How many clients may ever train; the others are only measured on.
-            options: Of the partition, such as ``alpha``.
+            participating: How many clients may ever train; the others are only used for evaluation.
+            options: Options of the partition, such as ``alpha``.
 
         >>> x, y = np.eye(40), np.arange(40) % 4
         >>> federation = Federation.partition(x, y, "dirichlet_plain", clients=5, alpha=0.5, test=0.2)
@@ -155,17 +154,17 @@ class Federation:
         seed: int = 0,
         **options: Any,
     ) -> "Federation":
-        """A table of numbers and categories.
+        """Make a federation of a table of numbers and categories.
 
         Args:
             table: The path of a file (.csv .tsv .parquet .arrow .feather, or a folder that Hugging Face saved), which
                 is read in batches; or a table in memory of pyarrow, pandas or polars, or lists by the names of columns.
             label: The column of classes.
-            client: The column that says whose row it is: natural clients.
-            test: The share of rows for testing (default 0.2; of each class its share, the same rows whatever the seed);
-                the column that is true, 1 or "test" for them; a path, or a table in memory.
-            partition: How rows are dealt out instead; needs ``clients``, as :meth:`partition` does, and ``options``.
-            clients: How many; with ``client`` and no ``partition``, so many of the natural ones, drawn at random.
+            client: The column that names the client of each row.
+            test: The share of rows for testing (default 0.2; stratified by class, the same rows whatever the seed);
+                the column that is true, 1 or "test" for test rows; a path, or a table in memory.
+            partition: How rows are divided instead; needs ``clients``, as :meth:`partition` does, and ``options``.
+            clients: How many; with ``client`` and no ``partition``, so many of its clients, drawn at random.
             features: The columns to use; None: all that are not otherwise named, or in ``drop``.
             drop: Columns to leave out.
             missing: ``"refuse"`` missing values, ``"impute"`` the median or the most frequent category of the training
@@ -173,7 +172,7 @@ class Federation:
             normalize: As for :meth:`from_clients`; so are ``holdout``, ``validation`` and ``seed``.
             participating: How many clients may ever train.
 
-        Texts, truth values and dictionaries become a feature per category of the training rows.
+        Text, booleans and dictionaries are one-hot encoded by the categories of the training rows.
 
         >>> visits = {"age": [31, 54, 47, 60] * 5, "ill": ["no", "yes"] * 10, "hospital": ["Basel", "Bern"] * 10}
         >>> Federation.from_table(visits, label="ill", client="hospital")
@@ -205,12 +204,12 @@ class Federation:
         seed: int = 0,
         **options: Any,
     ) -> "Federation":
-        """Pictures or arrays: a folder ``class/*.png`` or ``client/class/*.png``, an .npz file, a saved dataset.
+        """Make a federation of files: a folder ``class/*.png`` or ``client/class/*.png``, an .npz file, saved datasets.
 
         Args:
             path: The file or folder; see :mod:`entrofed.data.files.load`.
-            label: The array or column of labels, where there are several.
-            client: The array or column that says whose sample it is; folders say it themselves.
+            label: The array or column of labels, if there are several.
+            client: The array or column that names the client of each sample; not needed for folders.
             test: The share of samples for testing (default: the test part of the file, else 0.2), or another path.
             size: Height and width that pictures are resized to.
 
@@ -234,7 +233,7 @@ class Federation:
         return f"Federation({self.data.name}: {clients:,} clients, {samples:,} training samples, {classes:,} classes)"
 
     def describe(self) -> str:
-        """Clients, samples, classes and how unequal they are, in a few lines."""
+        """A summary of clients, samples, classes and their skew, in a few lines."""
         return in_words(self.data, self.label_counts, len(self.participants))
 
     def _repr_html_(self) -> str:
@@ -242,7 +241,7 @@ class Federation:
         return f"<pre>{escape(self.describe())}</pre>{html_table(self.data.classes, self.label_counts, self.names)}"
 
     def only(self, clients: Sequence[int | str]) -> "Federation":
-        """The same data and clients, of which only these take part; by number or name.
+        """The same federation in which only these clients take part, by number or name.
 
         >>> x, y = np.eye(6), np.array(["ill", "ill", "well"] * 2)
         >>> both = Federation.from_clients({"Basel": (x, y), "Lugano": (x, y)}, test=(x, y))

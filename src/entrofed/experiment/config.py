@@ -60,13 +60,13 @@ class Experiment(Section):
     seed: int = Field(0, ge=0)
     """Everything random follows from it: partition, first model, cohorts, batches, noise that is simulated."""
     rounds: int = Field(10, ge=1)
-    """How many times clients train and the server, or each peer, pools."""
+    """The number of rounds: in each, clients train and the server, or each peer, averages their models."""
     evaluate_every: int = Field(1, ge=1)
     """Rounds between evaluations on the test set."""
     evaluate_last: int = Field(0, ge=0)
     """Rounds at the end that are all evaluated, whatever ``evaluate_every`` says."""
     evaluate_on: tuple[Part, ...] = ()
-    """Parts of the data that are evaluated along with the test set, for learning curves: training, validation."""
+    """What is evaluated besides the test set, for learning curves: training, validation."""
     alignment_every: int = Field(0, ge=0)
     """Rounds between measurements of how a round's step agrees with the gradient over all data; 0: never."""
     checkpoint_seconds: float = Field(10.0, ge=0)

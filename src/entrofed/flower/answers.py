@@ -149,7 +149,7 @@ def answering(
     epsilon: float | None = None,
     store: Path | None = None,
 ) -> ClientApp:
-    """An existing ClientApp, of whatever style, that also answers what our methods ask about its labels.
+    """Extend an existing ClientApp so that it also answers what our methods ask about its labels.
 
     ``labels(context)`` gives a client's training labels. With ``epsilon`` their counts are noised at the client, once:
     the noised counts are kept in ``store`` and given again after a restart. Use one store for each set of data.

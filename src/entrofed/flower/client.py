@@ -66,7 +66,7 @@ def client_app(
     limit: tuple[float, float] | None = None,
     secure_only: bool = False,
 ) -> ClientApp:
-    """A ClientApp that trains as the server's method asks: every objective, optimizer and client rule of ours.
+    """A ClientApp that trains as the server's method requires, with every objective, optimizer and client rule.
 
     ``device``: where, as ``engine.device`` of an experiment file names it. ``limit``: the (epsilon, delta) that this
     client spends at most, label counts included, whatever the server asks; see

@@ -52,20 +52,20 @@ THEIRS = {
 
 
 class EntroStrategy(Strategy):
-    """A strategy that chooses, weighs and aggregates with any of our methods.
+    """A Flower strategy that chooses, weighs and aggregates with any method of EntroFed.
 
     ``method`` is a recipe's name, and ``options`` are the keys of an experiment file's ``[method]``: ``cohort`` (a
     number of clients or a share), ``quorum``, ``max_skipped``, ``selector``, ``weigher``, ``objective``, ``server``,
     and for clients built with :func:`entrofed.flower.client_app` how they train (``epochs``, ``lr`` ...).
 
-    ``seed`` fixes every draw. ``folder``: where checkpoints and records lie; a strategy that starts again with the same
-    folder goes on after its last whole round. ``nodes`` must be there before the first round, at most ``wait`` seconds
-    are spent waiting for them and for answers to questions. ``classes``: how many labels there are; needed where label
-    counts are. ``predict`` gives what models say about the server's validation set, as probabilities
-    ``[model, sample, class]``, where a method weighs by that. ``fraction_evaluate``: the share of the clients that
-    evaluate each round. ``privacy``: a table as ``[privacy]`` of an experiment file. ``secure = true``: updates come
-    under masks, and the server gets their sum; ``updates``: clipping and noise, with ``noise`` given, and accounted by
-    who took part. Clients are then built with :func:`entrofed.flower.client_app`.
+    ``seed`` fixes every draw. ``folder``: for checkpoints and records; a strategy that starts again with it
+    continues after its last complete round. ``nodes``: how many must be connected before the first round; at most
+    ``wait`` seconds are spent waiting for them and for answers to questions. ``classes``: the number of classes, if the
+    method needs label counts. ``predict``: a function that returns the models' predictions on the server's validation
+    set, as probabilities ``[model, sample, class]``, if the method weighs by them. ``fraction_evaluate``:
+    the share of the clients that evaluate each round. ``privacy``: a table like ``[privacy]`` of an experiment file.
+    ``secure = true``: updates are masked, and the server learns only their sum; ``updates``: clipping and noise, with
+    ``noise`` given, and accounted by who took part. Clients are then built with :func:`entrofed.flower.client_app`.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ REFERENCE = "Fraboni et al., Clustered Sampling, ICML 2021"
 
 @dataclass(frozen=True)
 class ClusteredBySize(Selector):
-    """One client from each of m groups of equal size, which are filled with clients by falling size.
+    """One client from each of m groups of equal size, filled with clients in order of decreasing size.
 
     A client is drawn ``m n_k / n`` times in expectation: with weigher ``draws``, the aggregate is unbiased. Who is
     drawn twice trains once and counts twice, so that the cohort may have fewer than m clients.

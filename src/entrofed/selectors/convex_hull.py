@@ -35,7 +35,7 @@ class ProjectedTable(GradientTable):
 
 @dataclass(frozen=True)
 class ConvexHull(ProjectedTable):
-    """The clients whose updates no mixture of others' makes.
+    """The clients whose updates are vertices of the convex hull of all updates.
 
     The points are the rows along their ``dim`` main directions. Layer 0 is the vertices of their convex hull, layer 1
     the vertices of what is left without them, and so on. ``size`` "fixed" takes K by (layer, farthest from the

@@ -21,7 +21,7 @@ INNER = "selector/"
 
 @dataclass(frozen=True)
 class EstimatedCounts(Wrapper, BiasTable):
-    """A selector by label counts, which sees estimates in their place; what leaves a client is its update.
+    """A selector by label counts that gets estimates instead; only its update leaves a client.
 
     Each update adds the positive part of its move of the output layer's bias to what is known of its client
     (:mod:`entrofed.info.label_estimates`); shares of the sum, times the number of examples, are its counts. Moves of

@@ -17,7 +17,7 @@ TIE = 1e-9
 
 @dataclass(frozen=True)
 class FacilityLocation(GradientTable):
-    """Picks one client after the other so that every update is near to that of somebody picked.
+    """Picks one client after the other so that every update is close to that of a picked client.
 
     ``G(S) = sum_k min_{i in S} |g_k - g_i|`` over the table's rows bounds how far the aggregate of S is from that of
     all. What S takes off G is monotone and submodular, so greedy picks come to ``1 - 1/e`` of the best at least (tests:

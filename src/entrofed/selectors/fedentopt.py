@@ -14,7 +14,7 @@ from entrofed.selectors.buffered import BufferedGreedy, Scores
 
 @dataclass(frozen=True)
 class LabelEntropyGreedy(BufferedGreedy):
-    """Picks one client after the other so that the entropy of the pooled labels is as large as it can be.
+    """Picks one client after the other so that the entropy of the pooled labels is as large as possible.
 
     The first pick is random; each further one maximizes ``H2((L + l_j) / |L + l_j|)`` over the clients that are neither
     picked nor in the buffer, where ``L`` is what the picked hold together (bits). The buffer, ``strict`` and

@@ -15,7 +15,7 @@ from entrofed.info.correlation import Posterior, factor
 
 @dataclass(frozen=True)
 class LossCorrelation(Selector):
-    """Picks clients by how their losses change together, a Gaussian process over clients.
+    """Picks clients by the correlation of their losses, with a Gaussian process over clients.
 
     The changes of all losses from one round to the next are taken for draws of ``N(0, X^T X + noise^2 I)``, with
     ``dimension`` rows of X that are fitted to the ``history`` last draws, one of r rounds ago with weight ``forget^r``.

@@ -14,7 +14,7 @@ from entrofed.selectors.buffered import BufferedGreedy, Scores
 
 @dataclass(frozen=True)
 class MaxEntGreedy(BufferedGreedy):
-    """Picks one client after the other so that the best weights make the most of them.
+    """Picks one client after the other so that the best weights give the labels the largest entropy.
 
     The score of a cohort S is ``V(S) = max over the simplex of H(sum_k a_k p_k) - strength KL(a || 1/|S|)``, less
     ``ln C`` (nats, at most 0); with a ``target`` other than ``uniform`` (``pooled``, or a number per class),

@@ -81,7 +81,7 @@ class SimilarityOrder(GradientTable):
 
 @dataclass(frozen=True)
 class MiniMaxSim(SimilarityOrder):
-    """The clients whose updates are least like anybody else's.
+    """The clients whose updates are least similar to all others.
 
     ``s_i = max_{j != i} cos(g_i, g_j)`` over the table's rows of all who are there; the K smallest are taken, ties by
     lower number. The objective (11) is a sum over clients, so that sorting solves it exactly. A row that is missing,

@@ -12,7 +12,7 @@ from entrofed.core.types import ClientTable, PartState, Selection
 
 @dataclass(frozen=True)
 class PoissonSampling(Selector):
-    """Each client takes part with probability ``q = M / K``, whatever the others do: ``M`` of ``K`` clients on average.
+    """Each client takes part with probability ``q = M / K``, independently of the others: on average ``M`` of ``K``.
 
     A cohort may be of any size, an empty one included. This is the sampling for which the amplification of privacy is
     known most tightly; ``random`` draws cohorts of one size, which hide less.

@@ -13,7 +13,7 @@ from entrofed.errors import ConfigError
 
 @dataclass(frozen=True)
 class Scripted(Selector):
-    """The cohorts that are listed, one per round: to replay another run, or somebody else's.
+    """The listed cohorts, one per round: to replay another run or another program's.
 
     Whoever of them is not there is left out; the size of the cohort is the script's.
     """

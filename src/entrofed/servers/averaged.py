@@ -19,7 +19,7 @@ MEAN, COUNTERS, ROUNDS = "averaged", "averaged_counters", "averaged_rounds"
 
 @dataclass(frozen=True)
 class Averaged(WrappedServer):
-    """Another server rule, and the average of its models over rounds; training goes on from the models themselves.
+    """Another server rule, and the average of its models over rounds; training continues from the models themselves.
 
     ``exponential``: ``m = decay m + (1 - decay) w`` from ``m = w`` on; ``tail``: the mean of all models. Both from
     round ``start`` on (rounds count from 0); until then m is the model itself. In float64. BatchNorm: its running means

@@ -19,7 +19,7 @@ CUT = "cut"
 
 @dataclass(frozen=True)
 class Clipped(ServerRule):
-    """The weighted average after each client's step is cut to a length: ``w_k = w + d_k min(1, norm / |d_k|)``.
+    """The weighted average after each client's step is clipped to a norm: ``w_k = w + d_k min(1, norm / |d_k|)``.
 
     ``d_k = w_k - w`` over all trainable parameters, ``|d_k|`` its L2 norm. So one client moves the model by ``alpha_k
     norm`` at most. Float buffers are not cut: they take the plain weighted average; counters take the maximum. Where no

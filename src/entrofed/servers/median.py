@@ -13,7 +13,7 @@ from entrofed.servers.trimmed_mean import counted, middle_mean
 
 @dataclass(frozen=True)
 class Median(ServerRule):
-    """Of each value, the median of the clients'; of an even number, the mean of the two central ones.
+    """The coordinate-wise median of the clients' models; of an even number, the mean of the two central values.
 
     Parameters and float buffers alike; counters take the maximum. Of the weights it counts only whether they are above
     0: those clients have a vote each, the others none. So fewer than half of them cannot move any value out of the

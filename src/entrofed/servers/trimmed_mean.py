@@ -17,7 +17,7 @@ from entrofed.servers.average import narrow
 
 @dataclass(frozen=True)
 class TrimmedMean(ServerRule):
-    """Of each value, leave out the ``floor(share n)`` lowest and highest of n clients and average the rest.
+    """Coordinate-wise: leave out the ``floor(share n)`` lowest and highest of n clients, average the rest.
 
     At least one at each end is left out of three or more.
     Parameters and float buffers alike; counters take the maximum. Of the weights it counts only whether they are above

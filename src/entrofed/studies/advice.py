@@ -21,7 +21,7 @@ EPSILONS = (0.1, 0.5, 1.0, 5.0)
 
 @dataclass(frozen=True)
 class Advice:
-    """What was found, and what to do; as text by ``str``."""
+    """The findings and the recommendation; ``str`` gives them as text."""
 
     findings: Findings
     recommendation: Recommendation
@@ -45,18 +45,18 @@ def advise(
     buffers: Sequence[float] = BUFFERS,
     epsilons: Sequence[float] = EPSILONS,
 ) -> Advice:
-    """What label counts say about a federation: skew, cohorts, selectors, noise, secure aggregation, and what to do.
+    """What follows from label counts: skew, cohorts, selectors, noise, secure aggregation, and a recommendation.
 
     Args:
-        counts: ``[client, class]``, whole numbers, or real ones if they are noised; a federation, or a table that was
-            read from a file, has them, too, and names.
+        counts: ``[client, class]``, whole numbers, or real numbers if they are noised; or a federation, or a table read
+            from a file, which also have names.
         classes: Names of the classes; numbers by default.
         names: Names of the clients; numbers by default.
         cohort: Clients per round; by default 10, or half of the clients if that is less.
         rounds: Rounds that each selector plays.
-        seeds: How often it plays them, with other draws; intervals are over these.
+        seeds: How often this is repeated, with other random draws; intervals are over seeds.
         buffers: Sizes of the buffer for selectors that have one, as shares of the clients.
-        epsilons: Privacy of the counts, of which the price is told.
+        epsilons: Privacy budgets of the counts whose cost is computed.
 
     >>> advice = advise([[50, 0, 0], [0, 50, 0], [0, 0, 50]] * 4, ["cat", "dog", "owl"], cohort=3, rounds=20, seeds=3)
     >>> advice.findings.skew.entropy.mean, advice.recommendation.selector

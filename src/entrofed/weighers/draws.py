@@ -12,7 +12,7 @@ from entrofed.core.types import Context, Update, Weighing
 
 @dataclass(frozen=True)
 class Draws(Weigher):
-    """As often as the selector drew the client; equal weights, where it draws nobody twice.
+    """In proportion to how often the selector drew the client; equal weights if it draws nobody twice.
 
     With clustered sampling, which draws client k ``m n_k / n`` times in expectation, the aggregate is then what all
     clients together, weighed by size, would make, in expectation.

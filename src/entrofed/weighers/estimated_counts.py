@@ -17,7 +17,7 @@ from entrofed.weighers.wrapped import WrappedWeigher
 
 @dataclass(frozen=True)
 class EstimatedCounts(WrappedWeigher):
-    """A weigher by label counts, or by what is made of them, which sees estimates in their place.
+    """A weigher by label counts, or by summaries of them, that gets estimates instead.
 
     The estimates are of this round alone: the positive moves of the output layer's bias, as shares, times the number
     of examples (:mod:`entrofed.info.label_estimates`). Clients outside the cohort have no counts, so that a ``target``

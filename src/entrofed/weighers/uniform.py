@@ -12,7 +12,7 @@ from entrofed.core.types import Context, Update, Weighing
 
 @dataclass(frozen=True)
 class Uniform(Weigher):
-    """Everybody alike, ``alpha_k = 1 / |R|``: the control that every other weighing has to beat."""
+    """Equal weights, ``alpha_k = 1 / |R|``: the control that every other weigher has to beat."""
 
     name: ClassVar[str] = "uniform"
     sees: ClassVar[Sees] = "sum"

@@ -30,15 +30,15 @@ class Selector(Part, Protocol):
     def candidates(
         self, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> NDArray[np.int64]:
-        """Whom to ask for facts before the round; everybody who is there, unless the part says otherwise."""
+        """The clients to ask for facts before the round; by default all that are available."""
         return among
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
-        """Different clients out of ``among``; as a rule ``size`` of them."""
+        """The cohort: different clients out of ``among``, usually ``size`` of them."""
         ...
 
     def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:
-        """What is remembered once the cohort has answered; ``params`` is the model it started from."""
+        """The selector's state after the cohort has answered; ``params`` is the model it started from."""
         return state

@@ -30,7 +30,7 @@ PARTITION_KEYS = (
 
 
 class DataSection(Section):
-    """Which data, and how it is dealt out. Keys that a partition does not use must not be given."""
+    """Which data, and how they are divided among clients. Keys that a partition does not use must not be given."""
 
     name: str = "digits"
     """A dataset of the catalogue (``entrofed data list``)."""
@@ -39,7 +39,7 @@ class DataSection(Section):
     label: str | None = None
     """The column, or array, that holds the classes."""
     client: str | None = None
-    """The column that says whose row it is; its values are the clients."""
+    """The column that names the client of each row."""
     test: Annotated[float, Field(gt=0, lt=1)] | str | None = None
     """The test part: a share of the rows, a column that marks them, or another file. 0.2 unless given."""
     features: tuple[str, ...] | None = None
@@ -47,13 +47,13 @@ class DataSection(Section):
     drop: tuple[str, ...] | None = None
     """Columns to leave out."""
     missing: Missing | None = None
-    """What becomes of missing values: ``refuse`` (unless given), ``impute`` or ``drop_rows``."""
+    """How missing values are treated: ``refuse`` (unless given), ``impute`` or ``drop_rows``."""
     kind: Kind | None = None
     """What arrays hold: ``image``, ``table``, ``text`` (tokens) or ``tensor``; guessed unless given."""
     size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = None
-    """``[height, width]`` that pictures are resized to."""
+    """``[height, width]`` to which images are resized."""
     partition: str = "iid"
-    """How samples are dealt out among clients; ``natural``: by their owners."""
+    """How samples are divided among clients; ``natural``: by their owners."""
     clients: int | None = Field(None, ge=1)
     """How many clients there are."""
     alpha: float | None = Field(None, gt=0)
@@ -65,15 +65,15 @@ class DataSection(Section):
     sigma: float | None = Field(None, gt=0)
     """Spread of sizes (``quantity``), or the largest variance of noise on features (``feature_noise``)."""
     angles: tuple[float, ...] | None = None
-    """Degrees that images are rotated by, client by client in turn (``rotation``)."""
+    """Degrees by which images are rotated, for one client after the other (``rotation``)."""
     owners: str | None = None
     """A file that names the client of each training sample."""
     min_size: int | None = Field(None, ge=0)
     """The least number of samples per client; the partition is drawn again until it holds."""
     max_tries: int | None = Field(None, ge=1)
-    """How often a partition is drawn before it is given up."""
+    """How often a partition is drawn before giving up."""
     options: dict[str, Any] | None = None
-    """Further options, of a partition that another package brings."""
+    """Further options, for a partition from another package."""
     participating: int | None = Field(None, ge=1)
     """How many clients ever train; the others only hold data. All unless given."""
     holdout: float = Field(0.0, ge=0, lt=1)

@@ -15,7 +15,7 @@ class EngineSection(Section):
     """Where the work is done. Only ``compile``, ``stack``, ``precision`` and the kind of ``device`` change results."""
 
     backend: str = "auto"
-    """Who does the work: ``inline`` (this process alone), ``processes``, ``auto`` (inline for two seconds of small
+    """Where tasks run: ``inline`` (this process alone), ``processes``, ``auto`` (inline for two seconds of small
     work, then processes), ``ray`` or ``flower``; the bits are the same."""
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Worker processes; as many as there are cores unless given."""
@@ -28,9 +28,9 @@ class EngineSection(Section):
     stack: bool | Literal["auto"] = False
     """Whether clients train together, as one stacked computation; ``auto``: where that is known to be faster."""
     timeout: float = Field(3600.0, gt=0, le=1e6)
-    """Seconds that a task may take before its worker is taken for lost."""
+    """Seconds that a task may take before its worker is considered lost."""
     memory_mb: float = Field(1024.0, ge=0)
-    """Megabytes of what clients keep that are held in memory; the rest waits on disk."""
+    """Memory for what clients keep between rounds, in megabytes; the rest is kept on disk."""
 
     @field_validator("backend")
     @classmethod

@@ -26,13 +26,13 @@ class MethodSection(Section):
     name: str = "fedavg"
     """The recipe: which selector, weigher, objective and server rule (``entrofed parts``)."""
     selector: Spec | None = None
-    """Who trains, instead of the recipe's own; a name, ``FILE.py:NAME``, or a table with options."""
+    """Which clients train, instead of the recipe's own; a name, ``FILE.py:NAME``, or a table with options."""
     weigher: Spec | None = None
     """How much each update counts, instead of the recipe's own."""
     objective: Spec | None = None
     """What clients minimize, instead of the recipe's own."""
     server: Spec | None = None
-    """How the server, or a peer, pools, instead of the recipe's own."""
+    """How the server, or a peer, updates its model, instead of the recipe's own."""
     cohort: Annotated[int, Field(ge=1)] | Annotated[float, Field(gt=0, le=1)] = 10
     """Clients per round: a whole number is how many, a fraction the share of all (``1.0``: everybody)."""
     epochs: int = Field(1, ge=1)
@@ -44,7 +44,7 @@ class MethodSection(Section):
     lr: float = Field(0.01, gt=0)
     """The clients' learning rate."""
     lr_decay: float = Field(1.0, gt=0, le=1)
-    """What the learning rate is multiplied by after each round."""
+    """Factor by which the learning rate is multiplied after each round."""
     schedule: Schedule | None = None
     """How the learning rate changes from round to round."""
     momentum: float = Field(0.0, ge=0, lt=1)
@@ -56,7 +56,7 @@ class MethodSection(Section):
     clip_gradients: float | None = Field(None, gt=0)
     """The largest norm of a step's gradient, over all parameters together; larger ones are scaled down to it."""
     persist_optimizer: bool = False
-    """Clients keep their optimizer's state from one participation to the next."""
+    """Clients keep their optimizer's state until they participate again."""
     augment: tuple[str, ...] = ()
     """Random changes of training images: ``flip``, ``crop``, ``jitter``, ``gray``."""
     quorum: int = Field(1, ge=1)

@@ -51,13 +51,13 @@ class PrivacySection(Section):
     epsilon: Annotated[float, Field(gt=0)] | None = None
     """Budget of the label counts, which are noised before they leave a client."""
     neighbours: Neighbours = "add_remove"
-    """What one count may differ by: a record added or removed, a record replaced, or all of a client's records."""
+    """What the noise hides: one record added or removed, a record replaced, or all of a client's records."""
     simulate: bool = False
     """Draw the noise from the run's seed: repeatable, and no privacy."""
     sizes: bool = False
     """Take the number of examples from the noised counts, too, instead of from the clients."""
     secure: bool = False
-    """Secure aggregation: the server gets sums of updates and nothing of a single one."""
+    """Secure aggregation: the server learns sums of updates and nothing about a single one."""
     updates: UpdatesSection | None = None
     """Clipping and noise of updates."""
 

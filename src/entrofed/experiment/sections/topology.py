@@ -22,7 +22,7 @@ class TopologySection(Section):
     probability: float | None = None
     """That two nodes are connected (``erdos_renyi``)."""
     rewire: float | None = None
-    """The share of edges that are laid anew at random (``small_world``)."""
+    """The share of edges that are rewired at random (``small_world``)."""
     edges: int | None = None
     """Edges that each new node brings (``scale_free``)."""
     path: str | None = None
@@ -30,9 +30,9 @@ class TopologySection(Section):
     up: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The probability that an edge works in a round."""
     message_loss: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of models that are lost on their way."""
+    """The share of sent models that are lost."""
     training: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """The share of the nodes that train in a round, drawn anew each time; all others pool what reaches them."""
+    """The share of the nodes that train in a round, drawn anew each time; all average the models they receive."""
     split: tuple[int, int] | None = None
     """Rounds, from the first on and before the second, in which the two halves of the nodes are cut off."""
 
