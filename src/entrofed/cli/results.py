@@ -30,8 +30,10 @@ def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
     found = listed(folder)
     if as_json:
         emit("ls", folder=folder, runs=found)
+    elif found:
+        terminal.print_whole(runs_table(found, folder))
     else:
-        terminal.console.print(runs_table(found, folder))
+        terminal.console.print(f"no runs below {folder}; 'entrofed run FILE' makes some", highlight=False, markup=False)
 
 
 def show(
