@@ -33,7 +33,8 @@ def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
     elif found:
         terminal.print_whole(runs_table(found, folder))
     else:
-        terminal.console.print(f"no runs below {folder}; 'entrofed run FILE' makes some", highlight=False, markup=False)
+        words = f"no runs below {folder}; 'entrofed run FILE' makes some"
+        terminal.console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def show(
