@@ -68,16 +68,19 @@ class LostModelsError(EntrofedError):
     """Models that only one machine held were lost with it."""
 
 
-def unknown(what: str, found: str, allowed: Iterable[str]) -> ConfigError:
+def unknown(what: str, found: str, allowed: Iterable[str], *, listed_by: str = "") -> ConfigError:
     """The error for a name that does not exist, with the nearest that does.
+
+    Those that do are named, or ``listed_by``, the command that lists them: for hundreds nobody reads in an error.
 
     >>> print(unknown("method", "fedavgg", ["fedavg", "fedentopt"]))
     unknown method 'fedavgg'; did you mean 'fedavg'? (known: fedavg, fedentopt)
     """
-    names = sorted(allowed)
+    names = sorted(set(allowed))
     near = [name for name in get_close_matches(found, names, n=1, cutoff=0.5) if _alike(found, name)]
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return ConfigError(f"unknown {what} {found!r}{hint} (known: {', '.join(names) or 'none'})")
+    every = f"{listed_by!r} lists them" if listed_by else f"known: {', '.join(names) or 'none'}"
+    return ConfigError(f"unknown {what} {found!r}{hint} ({every})")
 
 
 def _alike(found: str, name: str) -> bool:

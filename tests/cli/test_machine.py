@@ -3,13 +3,17 @@
 import csv
 import io
 import json
+from collections.abc import Iterator
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cyclopts import App
 from tests.cli.calls import Go
 
 from entrofed.cli import machine
+from entrofed.cli.main import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 
@@ -85,6 +89,49 @@ def test_the_rest(documents: Any) -> None:
     assert all(run["finished"] for run in played["runs"])
     (table,) = played["tables"]
     assert table["cells"][0]["cell"] == "iris"
+
+
+def test_what_commands_play(go: Go, documents: Any) -> None:
+    (run,) = documents("run", "iris.toml", "--set", "name=a")["runs"]
+    assert (run["run"], run["status"], run["played"]) == ("a/seed-0", "finished", 2)
+    assert documents("resume", "runs/a")["runs"] == [run]
+    found = documents("sweep", "iris.toml", "--grid", "method.lr=0.1,0.2", "--jobs", "1")
+    assert [row["experiment"] for row in found["experiments"]] == ["lr-0.1", "lr-0.2"]
+    assert [each["status"] for each in found["runs"]] == ["finished", "finished"]
+    assert found["trials"] is None
+
+
+def test_a_search(documents: Any) -> None:
+    pytest.importorskip("optuna")
+    words = ("sweep", "iris.toml", "--tune", "method.epochs=1..2", "--trials", "2", "--set", "data.holdout=0.2")
+    trials = documents(*words)["trials"]
+    assert [list(trial) for trial in trials] == [["settings", "value"]] * 2
+    assert trials[0]["value"] >= trials[1]["value"]
+
+
+def test_what_is_reported_claimed_and_intact(documents: Any) -> None:
+    (table,) = documents("papers", "infodiv/table1")["tables"]
+    assert [set(cell["values"]) <= set(table["metrics"]) for cell in table["cells"]] == [True] * 9
+    assert table["cells"][0]["values"]
+    assert len(documents("papers")["tables"]) > 10
+    assert {file["state"] for file in documents("data", "verify", "iris")["files"]} == {"ok"}
+    assert [claim["holds"] for claim in documents("privacy", "audit", "--trials", "100")["claims"]] == [True] * 3
+
+
+def _leaves(commands: App, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    for name in commands:
+        if not name.startswith("-"):
+            yield (*path, name), commands[name]
+            yield from _leaves(commands[name], (*path, name))
+
+
+def test_every_command_has_it_or_is_named_as_one_without() -> None:
+    without = PAGE.read_text().split("## Commands without")[1]
+    for path, command in _leaves(app):
+        takes = command.default_command is not None and "as_json" in signature(command.default_command).parameters
+        name = " ".join(path)
+        if command.default_command is not None:
+            assert takes is not (f"`{name}`" in without), name
 
 
 def test_what_is_no_number_is_null() -> None:

@@ -1,12 +1,16 @@
 """Where the commands print, and what else they share."""
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Sized
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from entrofed.cli.completion import changes, completed, keys
@@ -27,6 +31,16 @@ class SafeConsole(Console):
 console = SafeConsole()
 errors = SafeConsole(stderr=True, soft_wrap=True, highlight=False)
 
+
+def print_whole(table: Table) -> None:
+    """Print a table in the width of the terminal; where there is none, and nobody says a width, no name is broken."""
+    if console.is_terminal or "COLUMNS" in os.environ:
+        console.print(table)
+    else:
+        natural = console.measure(table, options=console.options.update(max_width=10_000)).maximum
+        SafeConsole(file=console.file, width=natural).print(table)
+
+
 Overrides = Annotated[
     list[str] | None,
     completed(changes, name="--set", help="Change a setting, e.g. --set method.lr=0.05.", negative=""),
@@ -45,6 +59,12 @@ Out = Annotated[Path, Parameter(help="The folder that holds all runs.")]
 JOBS = "Runs that are played at once, each on a core of its own"
 Jobs = Annotated[int, Parameter(help=f"{JOBS}.")]
 RUNS = Path("runs")
+
+
+def this_command() -> str:
+    """How the command is called from here: by its name where the shell finds it, else by its place."""
+    called = Path(sys.argv[0])
+    return "entrofed" if shutil.which("entrofed") or called.name != "entrofed" else os.path.relpath(called)
 
 
 def in_options(words: str) -> str:

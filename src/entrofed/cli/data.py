@@ -1,6 +1,7 @@
 """``entrofed data``: datasets."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -52,12 +53,16 @@ def data_fetch(name: Annotated[str, completion.completed(completion.datasets)], 
 
 @data_app.command(name="verify")
 def data_verify(
-    name: Annotated[str | None, completion.completed(completion.datasets)] = None, *, data_dir: DataDir = None
+    name: Annotated[str | None, completion.completed(completion.datasets)] = None,
+    *,
+    as_json: AsJson = False,
+    data_dir: DataDir = None,
 ) -> None:
     """Check the files of one dataset, or of all, against their SHA-256."""
     from entrofed.cli.tables.data import verify_data
 
-    verify_data(name, data_dir, terminal.console)
+    tell = partial(emit, "data.verify") if as_json else None
+    verify_data(name, data_dir, terminal.errors if as_json else terminal.console, tell)
 
 
 @data_app.command(name="describe")

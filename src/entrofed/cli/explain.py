@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -39,11 +40,10 @@ def explain(
     found = [each for each in every if not asked or each.path == asked or each.path.startswith(f"{asked}.")]
     found = found or [each for each in every if each.path.endswith(f".{asked}")]
     if not found:
-        raise unknown("key", asked, [each.path for each in every])
+        raise unknown("key", asked, [each.path for each in every], listed_by="entrofed explain")
+    found = [replace(each, meaning=each.meaning.replace("``", "")) for each in found]
     if as_json:
-        emit(
-            "explain", keys=[{"key": e.path, "type": e.type, "default": e.default, "meaning": e.meaning} for e in found]
-        )
+        emit("explain", keys=[{"key": each.path, **plain_key(each)} for each in found])
         return
     table = Table("key", "meaning")
     table.columns[0].no_wrap = True

@@ -15,7 +15,7 @@ from entrofed import __version__
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.advise import advise
-from entrofed.cli.console import RUNS, DataDir, Out, Seeds, in_options
+from entrofed.cli.console import RUNS, DataDir, Out, Seeds, in_options, this_command
 from entrofed.cli.data import data_app
 from entrofed.cli.explain import explain
 from entrofed.cli.leaderboard import leaderboard
@@ -91,7 +91,7 @@ def parts(
     elif name is None:
         for table in overview():
             terminal.console.print(table)
-        terminal.console.print("Next: [bold]entrofed parts NAME[/bold] for options and references")
+        terminal.console.print(f"Next: [bold]{this_command()} parts NAME[/bold] for options and references")
     elif (kind := kind_of(name)) is not None:
         terminal.console.print(kind_table(kind))
     else:

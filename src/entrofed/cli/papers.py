@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, at_least_one, raise_failed, this_command
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
@@ -22,10 +22,15 @@ PAPER_RUNS = RUNS / "papers"
 RESULTS = Path("docs/results")
 
 
-def papers(table: Annotated[str | None, completion.completed(completion.tables)] = None) -> None:
+def papers(
+    table: Annotated[str | None, completion.completed(completion.tables)] = None, *, as_json: AsJson = False
+) -> None:
     """The papers' tables: which there are, or what one of them reports (``entrofed papers fedentopt/table1``)."""
-    from entrofed.cli.tables.papers import list_of_tables, reported_tables
+    from entrofed.cli.tables.papers import list_of_tables, reported_facts, reported_tables
 
+    if as_json:
+        emit("papers", tables=reported_facts(table))
+        return
     for shown in [list_of_tables()] if table is None else reported_tables(table):
         terminal.console.print(shown)
 
@@ -108,7 +113,7 @@ def reproduce(
         emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=planning.judged(runs))
     else:
         _show_verdicts(runs)
-        words = f"Runs: {out}. Next: [bold]entrofed report {out / tables[0]} -o report.html[/bold]"
+        words = f"Runs: {out}. Next: [bold]{this_command()} report {out / tables[0]} -o report.html[/bold]"
         console.print(words, soft_wrap=True)
     raise_failed(failed, len(left))
 

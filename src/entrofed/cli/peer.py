@@ -9,7 +9,11 @@ from rich.table import Table
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
 from entrofed.cli.console import DataDir
+from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
+
+SHOWN = ("neighbour", "number", "address", "last_model", "state", "certificate")
+"""Of each neighbour."""
 
 peer_app = App(name="peer", help="Learn with other organizations, without a server.")
 
@@ -117,14 +121,18 @@ def join(
 
 
 @peer_app.command
-def status(folder: Path) -> None:
+def status(folder: Path, *, as_json: AsJson = False) -> None:
     """How a peer and its neighbours are, from its folder."""
     _needed()
     from entrofed.peer.status import status_of
 
     found = status_of(folder)
+    if as_json:
+        neighbours = [dict(zip(SHOWN, line, strict=True)) for line in found.neighbours]
+        emit("peer.status", name=found.name, number=found.number, words=found.words, neighbours=neighbours)
+        return
     _say(f"{found.name} (number {found.number}): {found.words}")
-    table = Table("neighbour", "number", "address", "last model", "state", "certificate")
+    table = Table(*(name.replace("_", " ") for name in SHOWN))
     for line in found.neighbours:
         table.add_row(*line)
     terminal.console.print(table)

@@ -86,6 +86,7 @@ def audit_privacy(
     noise: Annotated[float, Parameter(help="The multiplier of updates.")] = 2.0,
     participations: Annotated[int, Parameter(help="Rounds in which the client takes part.")] = 3,
     trials: Annotated[int, Parameter(help="Runs with a client, and as many without it.")] = 4000,
+    as_json: AsJson = False,
 ) -> None:
     """Attack our own mechanisms: the epsilon that can be proved from outside must stay below what is claimed."""
     import numpy as np
@@ -104,6 +105,9 @@ def audit_privacy(
     rule = Private(server=build("server", "average"), clip=1.0, noise=noise, simulate=True)
     updates = audit_updates(rule, np.array([0.4, 0.3, 0.3]), participations, 1e-5, trials=trials)
     found = [counts, updates, audit_one_run(rule, participations, 1e-5, canaries=CANARIES)]
-    terminal.console.print(audit_table(found))
+    if as_json:
+        emit("privacy.audit", claims=[{**vars(one), "holds": one.holds} for one in found])
+    else:
+        terminal.console.print(audit_table(found))
     if not all(one.holds for one in found):
         raise EntrofedError("a claim does not hold: do not rely on this build")

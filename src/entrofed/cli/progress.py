@@ -96,6 +96,7 @@ class RunProgress(PlayObserver):
         )
         self._all = self._progress.add_task("all runs", total=runs, note="", visible=runs > 1)
         self._runs: dict[Path, TaskID] = {}
+        self._together = False  # several at once, now or before: a line says whose it is
 
     @contextmanager
     def shown(self) -> Iterator["RunProgress"]:
@@ -106,6 +107,7 @@ class RunProgress(PlayObserver):
     def run_started(self, experiment: Experiment, folder: RunFolder) -> None:
         """A new bar."""
         self._runs[folder.path] = self._progress.add_task(escape(folder.label), total=experiment.rounds, note="")
+        self._together = self._together or len(self._runs) > 1
         if not self._console.is_terminal:
             self._print(f"{folder.label}: {rounds_words(experiment.rounds)}")
 
@@ -116,7 +118,7 @@ class RunProgress(PlayObserver):
             self._progress.update(self._runs[folder.path], completed=done, note=note)
         due = done % max(1, experiment.rounds // LINES) == 0 or self._clock() - self._told >= SILENCE
         if due and not self._console.is_terminal:
-            which = f"{folder.label} " if len(self._runs) > 1 else ""
+            which = f"{folder.label} " if self._together else ""
             self._print(f"{which}round {done}/{experiment.rounds}  {note}")
         if self._until is not None and self._clock() > self._until:
             raise TimeUpError

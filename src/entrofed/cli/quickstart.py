@@ -1,12 +1,10 @@
 """``entrofed quickstart``: methods side by side on 30 skewed clients of scikit-learn's digits."""
 
-import os
-import shutil
-import sys
 from pathlib import Path
 
 from rich.console import Console
 
+from entrofed.cli.console import this_command
 from entrofed.cli.progress import play_all
 from entrofed.cli.tables.comparison import comparison_table
 from entrofed.errors import ConfigError
@@ -75,6 +73,6 @@ def play(out: Path, seeds: int, console: Console, *, every_method: bool = False)
     report = out / "report.html"
     write_report([folder for _, folder in runs], report, title="Quickstart: methods on skewed digits")
     console.print(f"Results: {out}; to look at: {report}", highlight=False, soft_wrap=True)
-    command = "entrofed" if shutil.which("entrofed") else os.path.relpath(sys.argv[0])
+    command = this_command()
     words = f"Next: [bold]{command} show {out / methods[0]}[/bold], or [bold]{command} parts[/bold]"
     console.print(words, soft_wrap=True)

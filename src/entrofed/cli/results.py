@@ -30,8 +30,11 @@ def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
     found = listed(folder)
     if as_json:
         emit("ls", folder=folder, runs=found)
+    elif found:
+        terminal.print_whole(runs_table(found, folder))
     else:
-        terminal.console.print(runs_table(found, folder))
+        words = f"no runs below {folder}; 'entrofed run FILE' makes some"
+        terminal.console.print(words, highlight=False, markup=False, soft_wrap=True)
 
 
 def show(

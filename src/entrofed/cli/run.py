@@ -1,20 +1,24 @@
 """Commands that run an experiment file, or check it: ``run``, ``resume``, ``validate``."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
+from rich.console import Console
+from rich.markup import escape
 
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one
+from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one, this_command
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
 if TYPE_CHECKING:
     from entrofed.experiment.build import Setup
     from entrofed.experiment.config import Experiment
+    from entrofed.experiment.run_folder import RunFolder
 
 Verify = Annotated[
     bool, Parameter(help="Check the files of the dataset against their SHA-256, also if they were.", negative="")
@@ -38,6 +42,7 @@ def run(
     jobs: Jobs = 1,
     out: Out = RUNS,
     verify: Verify = False,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Run an experiment file."""
@@ -54,10 +59,22 @@ def run(
     experiments = [parse({**first.model_dump(exclude_unset=True), "seed": seed}) for seed in wanted]
     folders = [RunFolder(out / experiment.name / f"seed-{experiment.seed}") for experiment in experiments]
     runs = list(zip(experiments, folders, strict=True))
+    console = terminal.errors if as_json else terminal.console
     if verify:
-        _verify([first], data_dir)
-    play_all(runs, terminal.console, data_dir, resume=resume, overwrite=overwrite, jobs=jobs)
-    terminal.console.print(f"\nNext: [bold]entrofed show {out / first.name}[/bold]", soft_wrap=True)
+        _verify([first], data_dir, console)
+    play_all(runs, console, data_dir, resume=resume, overwrite=overwrite, jobs=jobs)
+    _tell("run", folders, out / first.name, as_json)
+
+
+def _tell(schema: str, runs: Sequence["RunFolder"], folder: Path, as_json: bool) -> None:
+    """What was played: for programs all of it, for people how to see it."""
+    if as_json:
+        from entrofed.cli.tables.runs import listed
+
+        emit(schema, runs=listed(*(run.path for run in runs)))
+        return
+    command = shlex.join([this_command(), "show", str(folder)])
+    terminal.console.print(f"\nNext: [bold]{escape(command)}[/bold]", soft_wrap=True)
 
 
 def resume(
@@ -67,6 +84,7 @@ def resume(
         bool, Parameter(help="Begin anew where no checkpoint is intact; the records so far are kept.", negative="")
     ] = False,
     verify: Verify = False,
+    as_json: AsJson = False,
     data_dir: DataDir = None,
 ) -> None:
     """Continue a run, or all runs below a folder, from the last checkpoint."""
@@ -77,17 +95,19 @@ def resume(
     if not folders:
         raise ConfigError(f"{run}: there is no run here to resume")
     runs = [(folder.experiment(), folder) for folder in folders]
+    console = terminal.errors if as_json else terminal.console
     if verify:
-        _verify([experiment for experiment, _ in runs], data_dir)
-    play_all(runs, terminal.console, data_dir, resume=True, from_scratch=from_scratch)
+        _verify([experiment for experiment, _ in runs], data_dir, console)
+    play_all(runs, console, data_dir, resume=True, from_scratch=from_scratch)
+    _tell("resume", folders, run, as_json)
 
 
-def _verify(experiments: Sequence["Experiment"], data_dir: Path | None) -> None:
+def _verify(experiments: Sequence["Experiment"], data_dir: Path | None, console: Console) -> None:
     """Raise a DataError if a file of their datasets is not the published one; own data has no published digest."""
     from entrofed.cli.tables.data import verify_data
 
     for name in sorted({experiment.data.name for experiment in experiments if experiment.data.path is None}):
-        verify_data(name, data_dir, terminal.console)
+        verify_data(name, data_dir, console)
 
 
 def validate(

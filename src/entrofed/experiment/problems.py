@@ -12,6 +12,19 @@ from entrofed.experiment.type_words import type_words
 S = TypeVar("S", bound=BaseModel)
 
 EXTRA = ("extra_forbidden", "unexpected_keyword_argument")
+OF_TYPES = (
+    "greater_",
+    "less_",
+    "int_",
+    "float_",
+    "bool_",
+    "string_type",
+    "literal_",
+    "list_",
+    "tuple_type",
+    "model_type",
+)
+"""How the kinds of problems begin that the key's type says better."""
 UNIONS = ("constrained-", "dict[", "function-")
 """How the steps of a path begin that only say which of several types was tried."""
 
@@ -35,7 +48,7 @@ def complaints(error: ValidationError, section: type[BaseModel]) -> list[str]:
     return [
         explain(problems[0], section)
         if len(problems) == 1
-        else f"{'.'.join(path)} = {problems[0]['input']!r}: {_expected(section, path)} is expected"
+        else f"{'.'.join(path)} = {problems[0]['input']!r}: {_expected(section, path) or 'another type'} is expected"
         for path, problems in found.items()
     ]
 
@@ -56,7 +69,8 @@ def explain(problem: Any, section: Any) -> str:
         return str(problem["msg"].removeprefix("Value error, "))
     if problem["type"] == "string_pattern_mismatch":
         return f"{where} = {problem['input']!r}: letters, digits and . _ + - are allowed, a letter or digit first"
-    return f"{where} = {problem['input']!r}: {problem['msg']}"
+    expected = _expected(section, path) if problem["type"].startswith(OF_TYPES) else None
+    return f"{where} = {problem['input']!r}: {problem['msg'] if expected is None else f'{expected} is expected'}"
 
 
 def _path(problem: Any) -> tuple[str, ...]:
@@ -84,13 +98,14 @@ def _keys(section: Any) -> Iterator[str]:
         yield from (f"{name}.{key}" for key in _fields(_inner(section, name)))
 
 
-def _expected(section: type[BaseModel], path: tuple[str, ...]) -> str:
+def _expected(section: type[BaseModel], path: tuple[str, ...]) -> str | None:
+    """What a key takes, in words; None inside a list, or a table without a model."""
     schema = section.model_json_schema()
     found = schema
     for step in path:
         of = [found, *found.get("anyOf", ())]
         found = next((schema["$defs"][one["$ref"].split("/")[-1]] for one in of if "$ref" in one), found)
-        if step not in found.get("properties", {}):  # inside a list, or a table without a model
-            return "another type"
+        if step not in found.get("properties", {}):
+            return None
         found = found["properties"][step]
     return type_words(found)

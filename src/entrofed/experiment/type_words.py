@@ -15,6 +15,8 @@ def type_words(field: Mapping[str, Any]) -> str:
     """
     if "anyOf" in field:
         return " or ".join(type_words(one) for one in field["anyOf"] if one.get("type") != "null")
+    if "$ref" in field:
+        return "table"
     if "enum" in field or "const" in field:
         return " or ".join(f'"{value}"' for value in field.get("enum", [field.get("const")]))
     if "prefixItems" in field:

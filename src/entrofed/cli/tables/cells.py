@@ -4,8 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 
+NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+"""Tables of many columns, which fit 80 letters."""
 BARS = "▁▂▃▄▅▆▇█"
 
 

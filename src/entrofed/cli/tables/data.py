@@ -1,5 +1,6 @@
 """Datasets and who holds what: what ``entrofed data`` and ``entrofed validate`` print."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,23 @@ def data_table(directory: Path | None) -> Table:
     return table
 
 
-def verify_data(name: str | None, directory: Path | None, console: Console) -> None:
-    """Print the state of each file; a damaged file, or a named dataset that is incomplete, is an error."""
-    bad: list[str] = []
+def verify_data(
+    name: str | None, directory: Path | None, console: Console, tell: Callable[..., None] | None = None
+) -> None:
+    """Print the state of each file; a damaged file, or a named dataset that is incomplete, is an error.
+
+    ``tell`` is called with all that was found, before it is judged.
+    """
+    bad, files = list[str](), list[dict[str, Any]]()
     for dataset in [name] if name else CATALOG:
         for status in verify(dataset, data_directory(directory)):
             line = f"{dataset}  {status.path}  {status.state}"
             console.print(line, highlight=False, markup=False, soft_wrap=True)
+            files.append({"dataset": dataset, "path": status.path, "state": status.state})
             if status.state == "damaged" or (name and status.state == "missing"):
                 bad.append(str(status.path))
+    if tell is not None:
+        tell(files=files)
     if bad:
         raise DataError(f"not intact: {', '.join(bad)}; get them anew with 'entrofed data fetch'")
 

@@ -1,10 +1,13 @@
 """What ``entrofed data describe`` prints."""
 
+import shlex
+
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from entrofed.cli.console import this_command
 from entrofed.data.describe import ColumnFacts, Description
 from entrofed.data.tabular.scan import FEW
 from entrofed.experiment.toml import dumps
@@ -31,10 +34,9 @@ def print_description(found: Description, console: Console) -> None:
         console.print(dumps({"data": found.section}).strip(), highlight=False, markup=False, soft_wrap=True)
     else:
         label, client = found.suggested
-        words = f"entrofed data describe {found.path} --label {label or 'COLUMN'}" + (
-            f" --client {client}" if client else ""
-        )
-        console.print(f"\nNext: [bold]{escape(words)}[/bold]", soft_wrap=True)
+        words = [this_command(), "data", "describe", str(found.path), "--label", label or "COLUMN"]
+        words += ["--client", client] if client else []
+        console.print(f"\nNext: [bold]{escape(shlex.join(words))}[/bold]", soft_wrap=True)
     if not found.clients and found.section:
         console.print(
             "\nNo clients of its own: choose how the rows are dealt out, for example "

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
+from entrofed.cli.tables.cells import NARROW
 from entrofed.papers.pooled import Pool
 from entrofed.papers.reported import SPREADS
 from entrofed.papers.reported import Table as Reports
@@ -40,7 +41,7 @@ def list_of_tables() -> Table:
 
 def cells_table(cells: Iterable[Mapping[str, Any]]) -> Table:
     """Every cell that can be played, of :func:`entrofed.papers.reproduce.playable`."""
-    shown = Table("table", "cell", "rounds", "columns", "")
+    shown = Table("table", "cell", "rounds", "columns", "", **NARROW)
     shown.columns[0].no_wrap = shown.columns[1].no_wrap = True
     for table, rows in groupby(cells, key=itemgetter("table")):
         for i, cell in enumerate(rows):
@@ -79,6 +80,25 @@ def reported_tables(path: str) -> Iterator[Table]:
         shown.caption = "\n".join(table.notes)
         if shown.row_count:
             yield shown
+
+
+def reported_facts(path: str | None = None) -> list[dict[str, Any]]:
+    """Every table of every paper, or one, with the numbers that it reports."""
+    every = {f"{paper.name}/{table.id}": paper for paper in papers().values() for table in paper.tables.values()}
+    found = []
+    for name, (paper, table) in {name: find(name) for name in (every if path is None else [path])}.items():
+        found.append(
+            {
+                "table": name,
+                "paper": paper.title,
+                "caption": table.caption,
+                "columns": list(table.columns),
+                "metrics": dict(table.metrics),
+                "cells": [{"cell": cell.id, "values": cell.values} for cell in table.cells.values()],
+                "notes": list(table.notes),
+            }
+        )
+    return found
 
 
 def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:

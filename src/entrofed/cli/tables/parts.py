@@ -116,7 +116,7 @@ def chosen(name: str | None) -> list[Part]:
     found = [part for kind in KINDS for part in parts_of(kind) if part.name == name]
     if not found:
         names = [part.name for kind in KINDS for part in parts_of(kind)]
-        raise unknown("part", name, [*names, *KINDS])
+        raise unknown("part", name, [*names, *KINDS], listed_by="entrofed parts")
     return found
 
 

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
 
 from entrofed.cli.console import CONTROL
-from entrofed.cli.tables.cells import cell, sparkline
+from entrofed.cli.tables.cells import NARROW, cell, sparkline
 from entrofed.core.plugins import PART_KINDS
 from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
@@ -22,19 +21,16 @@ from entrofed.experiment.summary import asked_metrics, asked_of, diverged
 from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
 
-NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
-"""Tables of many columns, which fit 80 letters."""
-
 
 def status_of(summary: Mapping[str, Any] | None) -> str:
     """How a run ended, in a word or two."""
     return "unfinished" if summary is None else "stopped early" if summary.get("stopped") else "finished"
 
 
-def listed(folder: Path) -> list[dict[str, Any]]:
-    """All runs below a folder, with how far they are; of a damaged one, where it is."""
+def listed(*folders: Path) -> list[dict[str, Any]]:
+    """All runs below folders, with how far they are; of a damaged one, where it is."""
     found: list[dict[str, Any]] = []
-    for run in find_stored([folder]):
+    for run in find_stored(list(folders)):
         entry: dict[str, Any] = {"run": run.label, "path": run.path, "status": "damaged"}
         found.append(entry)
         try:

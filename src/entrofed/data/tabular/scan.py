@@ -1,5 +1,6 @@
 """One pass over a table: what each column holds, who has which row, what is missing."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ FEW = 20
 """A column of texts with more different values than this, and most of them in one row only, names things, too."""
 STRAY = 0.1
 """A column in which a text that is no number is rarer than this is a column of numbers with mistakes."""
+COMMA = re.compile(r"^[+-]?\d+(,\d+)?$")
+"""A number as many languages write it; in a column of them one at least has the comma, or it would hold numbers."""
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -80,6 +83,8 @@ class Column:
         if 0 < self.texts <= STRAY * present:
             found = f"{present - self.texts:,} and {self.texts:,} rows, such as {self.first_text!r}"
             return f"mixes numbers and texts ({found}); correct them"
+        if self.first_text and all(COMMA.match(text) for text in (self.first_text, *self.values)):
+            return f"holds numbers with a decimal comma, such as {self.first_text!r}; write them with a point"
         if self.many:
             return f"has more than {CATEGORIES:,} different texts; does it name things?"
         own = len(self.values) > FEW and len(self.values) > present / 2
