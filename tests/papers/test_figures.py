@@ -2,7 +2,7 @@
 
 import pytest
 
-from entrofed.papers.figures import POINTS, dealt, dealt_words, figure
+from entrofed.papers.figures import POINTS, dealt, dealt_words, figure, lacking, undrawn
 from entrofed.papers.reported import Figure
 from entrofed.papers.results import SERIES, Result
 from entrofed.papers.tables import papers
@@ -97,6 +97,20 @@ def test_confusion_matrices():
 def test_nothing_to_draw():
     for paper in PAPERS.values():
         assert all(figure(paper, found, []) is None for found in paper.figures if found.deal is None)
+
+
+def test_what_a_figure_lacks():
+    """Nothing of a cell; and no figure of what was run for columns that it does not show."""
+    paper = PAPERS["inv_entropy"]
+    curves = next(found for found in paper.figures if found.id == "fig5")
+    iris = made("inv_entropy/table8", "iris", "FedAvg", 0, [0.5, 0.6])
+    assert lacking(paper, curves, [iris]) == ["heart", "pumpkin", "seeds"]
+    assert undrawn([paper], [iris]) == [(paper, found) for found in paper.figures if found.id == "fig6"]  # no matrices
+    other = made("inv_entropy/table8", "iris", "Uniform", 0, [0.5, 0.6])
+    assert lacking(paper, curves, [other]) == ["heart", "iris", "pumpkin", "seeds"]
+    assert len(undrawn([paper], [other])) == len(paper.figures)
+    dealt_ones = [found for found in PAPERS["fedklentropy"].figures if found.deal is not None]
+    assert not {found.id for _, found in undrawn([PAPERS["fedklentropy"]], [])} & {found.id for found in dealt_ones}
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,24 @@ def test_claims_are_judged():
     assert [(claim.verdict, claim.rounds, claim.rows) for claim in alone] == [("undecided", (), ())] * 2
 
 
+def test_fewer_than_three_seeds_in_a_cell_decide_nothing():
+    values = {"FedAvg": (0.80, 0.801), "Entropy": (0.90, 0.902)}
+    runs = runs_of(values, CELLS)
+    [row] = judge_claims(IRIS, runs)[0].rows
+    assert (shown(row), row.seeds) == ("better", (2, 2))
+    assert judge_claims(IRIS, runs)[0].verdict == "undecided"
+    worse = runs_of({"FedAvg": values["Entropy"], "Entropy": values["FedAvg"]}, CELLS)
+    assert shown(judge_claims(IRIS, worse)[0].rows[0]) == "worse"
+    assert judge_claims(IRIS, worse)[0].verdict == "undecided"
+    third = [
+        made(column, 2, value + 0.01 * i, cell)
+        for i, cell in enumerate(CELLS)
+        for column, value in (("FedAvg", 0.802), ("Entropy", 0.901))
+    ]
+    assert judge_claims(IRIS, runs + third[:-2])[0].verdict == "undecided"  # the last cell has two
+    assert judge_claims(IRIS, runs + third)[0].verdict == "holds"
+
+
 def test_claims_that_do_not_hold():
     worse = {"FedAvg": (0.90, 0.91, 0.92), "Entropy": (0.80, 0.82, 0.81)}
     assert judge_claims(IRIS, runs_of(worse, CELLS))[0].verdict == "does not hold"
@@ -148,6 +166,18 @@ def test_the_page_tells_all(tmp_path):
     assert figure.name == "inv_entropy-fig5.svg"
     again, *_ = write_page(runs, tmp_path / "results.md")
     assert again.read_text() == text
+
+
+def test_the_page_names_the_figures_that_lack_runs(tmp_path):
+    runs = runs_of({"FedAvg": (0.80, 0.81, 0.82), "Entropy": (0.90, 0.91, 0.92)})
+    page, *_ = write_page(runs, tmp_path / "results.md")
+    text = page.read_text()
+    drawn, absent = text.split("## Figures that are not drawn yet")
+    assert "Not run yet: heart, pumpkin, seeds." in drawn
+    assert "inv_entropy/fig5" not in absent
+    for name in ("fedentopt/fig1", "fedentopt/fig6", "fedep/fig2", "inv_entropy/fig6"):  # no matrices were kept
+        assert f"| {name} |" in absent
+    assert "`entrofed reproduce fedentopt/fig5` |" in absent  # what figure 6 is drawn from
 
 
 def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
@@ -211,7 +241,9 @@ def test_where_less_is_better():
     assert (avg.difference, scaffold.difference, prox.difference) == (2, 0, 3)
     assert (avg.wins, avg.losses) == (6, 0)
     assert found[0].verdict == "undecided"  # SCAFFOLD is as fast
-    assert claim_cells(found[0], find("fedep/table2")[1])[2].startswith("convergence, rounds, less; FedAvg +2.0")
+    why = claim_cells(found[0], find("fedep/table2")[1])[2]
+    assert why.startswith("the first evaluated round with 95 % of the run's best macro F1, rounds (less is better); ")
+    assert "; FedAvg -2.000 (-2.000..-2.000); SCAFFOLD +0.000 (+0.000..+0.000) open; " in why  # two rounds fewer
 
 
 def test_gains_of_a_table_of_gains_are_over_the_other_table():

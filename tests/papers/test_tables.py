@@ -165,6 +165,33 @@ def test_figures_are_of_cells_that_are_there():
             assert series in (table.metrics if figure.at else (*SERIES, *COURSE, *table.metrics))
 
 
+def test_figures_5_and_6_are_of_the_larger_network_and_5_percent_of_the_clients():
+    """So says the caption of either, and the text speaks of C = 3, too; table 4 has 10 %, and no C = 3."""
+    paper = PAPERS["fedentopt"]
+    shown = {figure.id: figure for figure in paper.figures}
+    for name, series in (("fig5", ("accuracy_last_10",)), ("fig6", ("accuracy",))):
+        assert (shown[name].table, shown[name].series) == ("fig5", series)
+        cells = [cell for panel in shown[name].panels.values() for cell in panel]
+        names = ("cifar10", "cinic10", "cifar100")
+        assert sorted(cells) == sorted(f"{name}-{skew}" for name in names for skew in ("dir0.1", "c2", "c3"))
+        for cell in (paper.tables["fig5"].cell(cell) for cell in cells):
+            experiment = parse(cell.experiment(cell.columns["FedEntOpt"]))
+            assert (experiment.model, experiment.method.cohort) == ("vgg8", 0.05)
+            assert experiment.data.labels_per_client == (int(cell.id[-1]) if "-c" in cell.id else None)
+
+
+def test_only_figure_4_leaves_out_fedconcat():
+    tables = PAPERS["fedentopt"].tables
+    without = {name for name, table in tables.items() if name.startswith("fig") and "FedConcat" not in table.columns}
+    assert without == {"fig1", "fig4"}  # the first compares selections
+    for path in ("table1", "fig3", "fig5"):
+        for cell in tables[path].cells.values():
+            server = parse(cell.experiment(cell.columns["FedConcat"])).method.recipe.server
+            twenty = cell.id.startswith("cifar100")
+            assert (server.start, server.most) == (("outputs", 1.2) if twenty else ("random", None))
+            assert server.encoder_rounds == 480
+
+
 def test_readings_stand_in_for_a_column():
     """None of them is the paper's FedEP; each is compared with it, and no two with each other."""
     for path in ("fedep/table2", "fedep/table3"):

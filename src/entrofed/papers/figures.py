@@ -36,13 +36,8 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     if found.deal is not None:
         counts = dealt(found.deal)
         return partition_chart(counts, [str(c) for c in range(counts.shape[1])])
-    cells = {cell for panel in found.panels.values() for cell in panel}
-    runs = [
-        run
-        for run in longest(results)
-        if run.table == f"{paper.name}/{found.table}" and run.cell in cells
-        if not found.columns or run.column in found.columns
-    ]
+    cells = _cells(found)
+    runs = [run for run in longest(results) if _shows(paper, found, run)]
     table = paper.tables[found.table]
     if found.series == ("confusion",):
         order = [label for label in table.runs if any(run.column == label for run in runs)]
@@ -67,6 +62,27 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     columns = [label for label in table.runs if any(row["column"] == label for row in rows)]
     datasets = {table.cells[cell].setting["data"]["name"] for cell in cells}
     return curves_chart(rows, columns, found.axis, axis, shared=bool(axis) and len(datasets) == 1)
+
+
+def lacking(paper: Paper, found: Figure, results: Iterable[Result]) -> list[str]:
+    """The cells of a figure of which nothing is stored."""
+    known = {run.cell for run in results if _shows(paper, found, run)}
+    return [cell for cell in _cells(found) if cell not in known]
+
+
+def undrawn(papers: Iterable[Paper], results: Sequence[Result]) -> list[tuple[Paper, Figure]]:
+    """The figures of which nothing is stored."""
+    return [(paper, found) for paper in papers for found in paper.figures if figure(paper, found, results) is None]
+
+
+def _cells(found: Figure) -> list[str]:
+    return list(dict.fromkeys(cell for panel in found.panels.values() for cell in panel))
+
+
+def _shows(paper: Paper, found: Figure, run: Result) -> bool:
+    """Whether a run is one of those that the figure is drawn from."""
+    mine = run.table == f"{paper.name}/{found.table}" and run.cell in _cells(found)
+    return mine and (not found.columns or run.column in found.columns)
 
 
 def dealt(deal: Mapping[str, Any]) -> NDArray[np.int64]:
