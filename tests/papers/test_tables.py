@@ -115,16 +115,26 @@ def test_no_id_is_given_twice(path):
         assert set(cell.get("columns", {})) <= set(TABLES[path].columns)
 
 
-def test_columns_that_stand_in_two_cells_are_the_same_experiment(tmp_path):
-    cell = find("record/cifar10")[1].cell("dir0.1")
+@pytest.mark.parametrize(
+    ("path", "own", "shared"),
+    [
+        (
+            "record/cifar10/dir0.1",
+            "FedMaxEnt",
+            {"FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedLC", "FedRS", "KL", "FedEntOpt", "Uniform"},
+        ),
+        ("fedentopt/fig1/cifar10-c2", "Re-selection", {"FedAvg", "FedEntOpt"}),
+    ],
+)
+def test_columns_that_stand_in_two_cells_are_the_same_experiment(path, own, shared, tmp_path):
+    cell, table = find_cell(path), path.rpartition("/")[0]
     other = find_cell(cell.also)
-    shared = set(cell.columns) & set(other.columns)
-    assert shared == {"FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedLC", "FedRS", "KL", "FedEntOpt", "Uniform"}
+    assert set(cell.columns) & set(other.columns) == shared
     for label in shared:
         one, two = (parse(of.experiment(of.columns[label], seed=2) | {"name": "x"}) for of in (cell, other))
         assert one == two
-        assert planned("record/cifar10", cell, label, None, 2, tmp_path).cell is other
-    assert planned("record/cifar10", cell, "FedMaxEnt", None, 2, tmp_path).cell is cell
+        assert planned(table, cell, label, None, 2, tmp_path).cell is other
+    assert planned(table, cell, own, None, 2, tmp_path).cell is cell
 
 
 @by_table

@@ -51,8 +51,8 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
         return bars_chart(bars, order, METRICS[found.series[0]]) if bars else None
     rows = [
         {**row, "panel": title if len(found.series) == 1 else f"{title}: {AXES.get(series, series)}"}
-        for series in found.series
         for title, panel in found.panels.items()
+        for series in found.series
         for row in (_against(found, panel, runs, series) if found.at else _by_round(panel[0], runs, series))
     ]
     if not rows:
@@ -61,13 +61,21 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     axis = AXES.get(series, METRICS.get(series, series).split(" after ")[0]) if len(found.series) == 1 else ""
     columns = [label for label in table.runs if any(row["column"] == label for row in rows)]
     datasets = {table.cells[cell].setting["data"]["name"] for cell in cells}
-    return curves_chart(rows, columns, found.axis, axis, shared=bool(axis) and len(datasets) == 1)
+    in_a_row = len(found.series) if len(found.series) > 1 else 3
+    return curves_chart(rows, columns, found.axis, axis, in_a_row, shared=bool(axis) and len(datasets) == 1)
 
 
 def lacking(paper: Paper, found: Figure, results: Iterable[Result]) -> list[str]:
-    """The cells of a figure of which nothing is stored."""
-    known = {run.cell for run in results if _shows(paper, found, run)}
-    return [cell for cell in _cells(found) if cell not in known]
+    """What of a figure nothing is stored of: cells, or columns of a cell (``CELL: COLUMN, COLUMN``)."""
+    table = paper.tables[found.table]
+    wanted = found.columns or [label for label in table.runs if table.told_as(label) is not None]
+    known = {(run.cell, run.column) for run in results if _shows(paper, found, run)}
+    words = []
+    for cell in _cells(found):
+        absent = [label for label in wanted if (cell, label) not in known]
+        if absent:
+            words.append(cell if len(absent) == len(wanted) else f"{cell}: {', '.join(absent)}")
+    return words
 
 
 def undrawn(papers: Iterable[Paper], results: Sequence[Result]) -> list[tuple[Paper, Figure]]:

@@ -92,7 +92,7 @@ def _said(paper: Paper, found: Figure, results: Sequence[Result]) -> str:
     if found.series == ("confusion",):
         words = "the matrices of all seeds after the last round, added up"
     left = lacking(paper, found, results)
-    return f"Drawn from the stored runs: {words}." + (f" Not run yet: {', '.join(left)}." if left else "")
+    return f"Drawn from the stored runs: {words}." + (f" Not run yet: {'; '.join(left)}." if left else "")
 
 
 def played_by(paper: Paper, found: Figure) -> str:
