@@ -228,6 +228,12 @@ def test_flowers_values_for_flowers_table():
     assert (server.lr, server.tau, server.beta1, server.beta2, server.bias_correction) == (0.1, 1e-9, 0.9, 0.99, False)
 
 
+def test_infodiv_is_judged_out_of_distribution_by_the_mean_of_the_last_ten_rounds():
+    for table in PAPERS["infodiv"].tables.values():
+        assert table.judged_by == "accuracy_last_10"
+        assert {cell.setting["evaluate_last"] for cell in table.cells.values()} == {10}
+
+
 def test_the_four_tables_are_scaled_as_was_fitted_to_fedavg():
     for cell in TABLES["inv_entropy/table8"].cells.values():
         for column in cell.columns.values():
