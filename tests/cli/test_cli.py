@@ -763,9 +763,28 @@ def test_reproduce_plays_collects_and_writes_a_page(go: Go) -> None:
     assert "90.00" in out  # the paper's
     assert "4 runs, 4 of them finished already" in go("reproduce", *words, "--seeds", "2").out
     assert go("reproduce", "collect").code == 0
-    assert go("reproduce", "page").code == 0
+    code, out, _ = go("reproduce", "page")
+    assert code == 0
+    assert "inv_entropy/fig5" not in out.replace("inv_entropy-fig5", "")
+    assert "fedentopt/fig6: not drawn, nothing of it is stored; play 'entrofed reproduce fedentopt/fig5', then" in out
     assert "| Entropy |" in Path("docs/results.md").read_text()
     assert "fedentopt/table1" in go("reproduce", "list").out
+
+
+def test_a_dry_run_names_what_is_stored(go: Go) -> None:
+    """It would be played again; a run of another length is another."""
+    words = ("inv_entropy/table8", "--cell", "iris", "--column", "FedAvg", "--seeds", "1")
+    assert go("reproduce", *words, "--rounds", "2", "--out", "elsewhere").code == 0
+    assert go("reproduce", "collect", "--out", "elsewhere", "--results", "kept").code == 0
+    dry = ("reproduce", *words, "--dry-run", "--results", "kept")
+    out = go(*dry, "--rounds", "2").out
+    assert "1 runs, 0 of them finished already" in out
+    assert "1 of the 1 left have their results in kept; they would be played again" in out
+    assert "seed-0: 2 rounds, stored in kept" in out
+    assert "kept" not in go(*dry, "--rounds", "3").out
+    assert "kept" not in go(*dry, "--rounds", "2", "--out", "elsewhere").out  # finished here
+    assert go("reproduce", *words, "--rounds", "2", "--results", "kept").code == 0
+    assert Path("runs/papers/inv_entropy/table8/iris/FedAvg/seed-0/summary.json").exists()
 
 
 def test_reproduce_skips_what_has_no_data(go: Go) -> None:

@@ -84,7 +84,7 @@ def test_the_rest(documents: Any) -> None:
     assert "FedEntOpt" in cells["fedentopt/table1", "cifar10-c2"]["columns"]
     assert not cells["record/cifar10", "dir0.1"]["reported"]
     planned = documents(*words, "--rounds", "1", "--seeds", "1", "--dry-run")
-    assert [run["finished"] for run in planned["runs"]] == [False, False]
+    assert [(run["finished"], run["stored"]) for run in planned["runs"]] == [(False, False)] * 2
     played = documents(*words, "--rounds", "1", "--seeds", "2")
     assert all(run["finished"] for run in played["runs"])
     (table,) = played["tables"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from entrofed.papers.figures import POINTS, dealt, dealt_words, figure
+from entrofed.papers.figures import POINTS, dealt, dealt_words, figure, lacking, undrawn
+from entrofed.papers.page import with_shared
 from entrofed.papers.reported import Figure
 from entrofed.papers.results import SERIES, Result
 from entrofed.papers.tables import papers
@@ -45,10 +46,21 @@ def test_panels_of_one_dataset_share_their_axis(paper, table, cells, axis):
 
 def test_rounds_that_were_not_evaluated_have_an_entropy():
     course = {"cohort_entropy": [1.0, None, 3.0]}
-    run = made("fedentopt/fig1", "cifar10-c2", "Random", 0, [0.5], at=(3,), course=course)
+    run = made("fedentopt/fig1", "cifar10-c2", "FedAvg", 0, [0.5], at=(3,), course=course)
     paper = PAPERS["fedentopt"]
     rows = rows_of(figure(paper, paper.figures[0], [run]))
     assert [(row["x"], row["value"]) for row in rows] == [(1, 1), (3, 3)]
+
+
+def test_entropies_of_table_1_stand_in_figure_1():
+    """The same experiments, which need not be run twice."""
+    paper = PAPERS["fedentopt"]
+    course = {"cohort_entropy": [2.0, 3.0]}
+    run = made("fedentopt/table1", "cifar10-c2", "FedEntOpt", 0, [0.5, 0.6], course=course)
+    elsewhere = made("fedentopt/table1", "cifar10-dir0.1", "FedEntOpt", 0, [0.5, 0.6], course=course)
+    assert figure(paper, paper.figures[0], with_shared([elsewhere])) is None
+    rows = rows_of(figure(paper, paper.figures[0], with_shared([run])))
+    assert [(row["column"], row["value"]) for row in rows] == [("FedEntOpt", 2), ("FedEntOpt", 3)]
 
 
 def test_values_against_what_cells_differ_in():
@@ -58,6 +70,19 @@ def test_values_against_what_cells_differ_in():
     runs = [made("fedentopt/fig4", f"cifar10-150-{m}", "FedAvg", 0, [m / 10] * 500) for m in (3, 4, 5)]
     rows = rows_of(figure(PAPERS["fedentopt"], found, runs))
     assert [(row["x"], row["value"]) for row in rows] == [(3, 0.3), (4, 0.4)]
+
+
+def test_what_is_drawn_of_a_cell_stands_in_a_row():
+    """As the three parts of the paper's figure do."""
+    paper = PAPERS["fedklentropy"]
+    found = next(found for found in paper.figures if found.id == "fig3")
+    runs = [made("fedklentropy/table2", cell, "MOON", 0, [0.5]) for cell in ("mnist-seeded", "mnist")]
+    chart = figure(paper, found, runs).to_dict()
+    assert chart["columns"] == 3
+    assert chart["facet"]["sort"] == [
+        *("mnist: training loss", "mnist: test loss", "mnist: accuracy"),
+        *("mnist-seeded: training loss", "mnist-seeded: test loss", "mnist-seeded: accuracy"),
+    ]
 
 
 def test_long_curves_are_thinned_out_but_end_where_they_end():
@@ -97,6 +122,23 @@ def test_confusion_matrices():
 def test_nothing_to_draw():
     for paper in PAPERS.values():
         assert all(figure(paper, found, []) is None for found in paper.figures if found.deal is None)
+
+
+def test_what_a_figure_lacks():
+    """Nothing of a cell; and no figure of what was run for columns that it does not show."""
+    paper = PAPERS["inv_entropy"]
+    curves = next(found for found in paper.figures if found.id == "fig5")
+    iris = made("inv_entropy/table8", "iris", "FedAvg", 0, [0.5, 0.6])
+    assert lacking(paper, curves, [iris]) == ["heart", "pumpkin", "seeds"]
+    assert undrawn([paper], [iris]) == [(paper, found) for found in paper.figures if found.id == "fig6"]  # no matrices
+    other = made("inv_entropy/table8", "iris", "Uniform", 0, [0.5, 0.6])
+    assert lacking(paper, curves, [other]) == ["heart", "iris", "pumpkin", "seeds"]
+    assert len(undrawn([paper], [other])) == len(paper.figures)
+    entropies, fedentopt = PAPERS["fedentopt"].figures[0], PAPERS["fedentopt"]
+    known = [made("fedentopt/fig1", "cifar10-c2", label, 0, [0.5]) for label in ("FedAvg", "FedEntOpt")]
+    assert lacking(fedentopt, entropies, known) == ["cifar10-c2: Re-selection"]
+    dealt_ones = [found for found in PAPERS["fedklentropy"].figures if found.deal is not None]
+    assert not {found.id for _, found in undrawn([PAPERS["fedklentropy"]], [])} & {found.id for found in dealt_ones}
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,24 @@ def test_claims_are_judged():
     assert [(claim.verdict, claim.rounds, claim.rows) for claim in alone] == [("undecided", (), ())] * 2
 
 
+def test_fewer_than_three_seeds_in_a_cell_decide_nothing():
+    values = {"FedAvg": (0.80, 0.801), "Entropy": (0.90, 0.902)}
+    runs = runs_of(values, CELLS)
+    [row] = judge_claims(IRIS, runs)[0].rows
+    assert (shown(row), row.seeds) == ("better", (2, 2))
+    assert judge_claims(IRIS, runs)[0].verdict == "undecided"
+    worse = runs_of({"FedAvg": values["Entropy"], "Entropy": values["FedAvg"]}, CELLS)
+    assert shown(judge_claims(IRIS, worse)[0].rows[0]) == "worse"
+    assert judge_claims(IRIS, worse)[0].verdict == "undecided"
+    third = [
+        made(column, 2, value + 0.01 * i, cell)
+        for i, cell in enumerate(CELLS)
+        for column, value in (("FedAvg", 0.802), ("Entropy", 0.901))
+    ]
+    assert judge_claims(IRIS, runs + third[:-2])[0].verdict == "undecided"  # the last cell has two
+    assert judge_claims(IRIS, runs + third)[0].verdict == "holds"
+
+
 def test_claims_that_do_not_hold():
     worse = {"FedAvg": (0.90, 0.91, 0.92), "Entropy": (0.80, 0.82, 0.81)}
     assert judge_claims(IRIS, runs_of(worse, CELLS))[0].verdict == "does not hold"
@@ -148,6 +166,18 @@ def test_the_page_tells_all(tmp_path):
     assert figure.name == "inv_entropy-fig5.svg"
     again, *_ = write_page(runs, tmp_path / "results.md")
     assert again.read_text() == text
+
+
+def test_the_page_names_the_figures_that_lack_runs(tmp_path):
+    runs = runs_of({"FedAvg": (0.80, 0.81, 0.82), "Entropy": (0.90, 0.91, 0.92)})
+    page, *_ = write_page(runs, tmp_path / "results.md")
+    text = page.read_text()
+    drawn, absent = text.split("## Figures that are not drawn yet")
+    assert "Not run yet: heart; pumpkin; seeds." in drawn
+    assert "inv_entropy/fig5" not in absent
+    for name in ("fedentopt/fig4", "fedentopt/fig6", "fedep/fig2", "inv_entropy/fig6"):  # no matrices were kept
+        assert f"| {name} |" in absent
+    assert "`entrofed reproduce fedentopt/fig5` |" in absent  # what figure 6 is drawn from
 
 
 def test_the_page_begins_with_what_each_table_comes_to(tmp_path):
@@ -211,7 +241,9 @@ def test_where_less_is_better():
     assert (avg.difference, scaffold.difference, prox.difference) == (2, 0, 3)
     assert (avg.wins, avg.losses) == (6, 0)
     assert found[0].verdict == "undecided"  # SCAFFOLD is as fast
-    assert claim_cells(found[0], find("fedep/table2")[1])[2].startswith("convergence, rounds, less; FedAvg +2.0")
+    why = claim_cells(found[0], find("fedep/table2")[1])[2]
+    assert why.startswith("the first evaluated round with 95 % of the run's best macro F1, rounds (less is better); ")
+    assert "; FedAvg -2.000 (-2.000..-2.000); SCAFFOLD +0.000 (+0.000..+0.000) open; " in why  # two rounds fewer
 
 
 def test_gains_of_a_table_of_gains_are_over_the_other_table():
@@ -243,9 +275,40 @@ def test_every_claim_of_every_paper_has_a_line(tmp_path):
 
 def test_the_entropy_of_cohorts_as_a_metric():
     series = {name: [0.5] * 2 for name in SERIES}
-    run = Result("fedentopt/fig1", "cifar10-c2", "Random", 0, "1", "", series, course={"cohort_entropy": [1.0, 2.0]})
+    run = Result("fedentopt/fig1", "cifar10-c2", "FedAvg", 0, "1", "", series, course={"cohort_entropy": [1.0, 2.0]})
     assert run.value("cohort_entropy_mean") == 1.5
     assert replace(run, course={}).value("cohort_entropy_mean") is None
+
+
+def test_figure_1_can_be_judged_by_the_entropy_of_cohorts(tmp_path):
+    series = {name: [0.5] * 500 for name in SERIES}
+    runs = [
+        Result("fedentopt/fig1", "cifar10-c2", column, seed, "1", "", series, course=course(bits + seed / 100))
+        for column, bits in (("FedAvg", 3.0), ("Re-selection", 2.9), ("FedEntOpt", 3.3))
+        for seed in range(3)
+    ]
+    verdict, *_ = verdicts("fedentopt/fig1", runs)
+    assert verdict.metric == "cohort_entropy_mean"
+    assert {(row.against, row.method): verdict.outcome(row) for row in verdict.gains} == {
+        ("FedEntOpt", "FedAvg"): "",  # the same difference with every seed
+        ("FedEntOpt", "Re-selection"): "",
+    }
+    cut = [replace(run, series={name: values[:50] for name, values in run.series.items()}) for run in runs]
+    assert verdicts("fedentopt/fig1", cut)[0].unsettled == {"FedAvg", "Re-selection", "FedEntOpt"}
+    assert verdict.lines[-1].ours.mean == pytest.approx(3.31)
+    assert verdict.lines[-1].over_rounds == pytest.approx(0.1, rel=0.01)  # as for other means over rounds
+    [claim] = judge_claims("fedentopt/fig1", runs)
+    assert [row.against for row in claim.rows] == ["FedAvg", "Re-selection"]
+    page, *_ = write_page(runs, tmp_path / "results.md")
+    assert "### fedentopt/fig1: Entropy of the cohort's labels by round" in page.read_text()
+
+
+def course(bits: float) -> dict[str, list[object]]:
+    nothing: list[object] = [0] * 500
+    entropies: list[object] = [bits + (0.1 if number % 2 else -0.1) for number in range(500)]
+    return {"cohort_entropy": entropies, "cohort": [[0]] * 500, "weights": [[1.0]] * 500} | dict.fromkeys(
+        ("bytes_up", "bytes_down"), nothing
+    )
 
 
 def test_a_claim_rests_on_its_own_cells_and_columns():

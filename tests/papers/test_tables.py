@@ -115,16 +115,26 @@ def test_no_id_is_given_twice(path):
         assert set(cell.get("columns", {})) <= set(TABLES[path].columns)
 
 
-def test_columns_that_stand_in_two_cells_are_the_same_experiment(tmp_path):
-    cell = find("record/cifar10")[1].cell("dir0.1")
+@pytest.mark.parametrize(
+    ("path", "own", "shared"),
+    [
+        (
+            "record/cifar10/dir0.1",
+            "FedMaxEnt",
+            {"FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedLC", "FedRS", "KL", "FedEntOpt", "Uniform"},
+        ),
+        ("fedentopt/fig1/cifar10-c2", "Re-selection", {"FedAvg", "FedEntOpt"}),
+    ],
+)
+def test_columns_that_stand_in_two_cells_are_the_same_experiment(path, own, shared, tmp_path):
+    cell, table = find_cell(path), path.rpartition("/")[0]
     other = find_cell(cell.also)
-    shared = set(cell.columns) & set(other.columns)
-    assert shared == {"FedAvg", "FedProx", "FedNova", "SCAFFOLD", "FedLC", "FedRS", "KL", "FedEntOpt", "Uniform"}
+    assert set(cell.columns) & set(other.columns) == shared
     for label in shared:
         one, two = (parse(of.experiment(of.columns[label], seed=2) | {"name": "x"}) for of in (cell, other))
         assert one == two
-        assert planned("record/cifar10", cell, label, None, 2, tmp_path).cell is other
-    assert planned("record/cifar10", cell, "FedMaxEnt", None, 2, tmp_path).cell is cell
+        assert planned(table, cell, label, None, 2, tmp_path).cell is other
+    assert planned(table, cell, own, None, 2, tmp_path).cell is cell
 
 
 @by_table
@@ -165,6 +175,33 @@ def test_figures_are_of_cells_that_are_there():
             assert series in (table.metrics if figure.at else (*SERIES, *COURSE, *table.metrics))
 
 
+def test_figures_5_and_6_are_of_the_larger_network_and_5_percent_of_the_clients():
+    """So says the caption of either, and the text speaks of C = 3, too; table 4 has 10 %, and no C = 3."""
+    paper = PAPERS["fedentopt"]
+    shown = {figure.id: figure for figure in paper.figures}
+    for name, series in (("fig5", ("accuracy_last_10",)), ("fig6", ("accuracy",))):
+        assert (shown[name].table, shown[name].series) == ("fig5", series)
+        cells = [cell for panel in shown[name].panels.values() for cell in panel]
+        names = ("cifar10", "cinic10", "cifar100")
+        assert sorted(cells) == sorted(f"{name}-{skew}" for name in names for skew in ("dir0.1", "c2", "c3"))
+        for cell in (paper.tables["fig5"].cell(cell) for cell in cells):
+            experiment = parse(cell.experiment(cell.columns["FedEntOpt"]))
+            assert (experiment.model, experiment.method.cohort) == ("vgg8", 0.05)
+            assert experiment.data.labels_per_client == (int(cell.id[-1]) if "-c" in cell.id else None)
+
+
+def test_only_figure_4_leaves_out_fedconcat():
+    tables = PAPERS["fedentopt"].tables
+    without = {name for name, table in tables.items() if name.startswith("fig") and "FedConcat" not in table.columns}
+    assert without == {"fig1", "fig4"}  # the first compares selections
+    for path in ("table1", "fig3", "fig5"):
+        for cell in tables[path].cells.values():
+            server = parse(cell.experiment(cell.columns["FedConcat"])).method.recipe.server
+            twenty = cell.id.startswith("cifar100")
+            assert (server.start, server.most) == (("outputs", 1.2) if twenty else ("random", None))
+            assert server.encoder_rounds == 480
+
+
 def test_readings_stand_in_for_a_column():
     """None of them is the paper's FedEP; each is compared with it, and no two with each other."""
     for path in ("fedep/table2", "fedep/table3"):
@@ -189,6 +226,12 @@ def test_flowers_values_for_flowers_table():
     cell = TABLES["inv_entropy/table8"].cell("iris")
     server = parse(cell.experiment(cell.columns["FedOpt"])).method.recipe.server
     assert (server.lr, server.tau, server.beta1, server.beta2, server.bias_correction) == (0.1, 1e-9, 0.9, 0.99, False)
+
+
+def test_infodiv_is_judged_out_of_distribution_by_the_mean_of_the_last_ten_rounds():
+    for table in PAPERS["infodiv"].tables.values():
+        assert table.judged_by == "accuracy_last_10"
+        assert {cell.setting["evaluate_last"] for cell in table.cells.values()} == {10}
 
 
 def test_the_four_tables_are_scaled_as_was_fitted_to_fedavg():

@@ -62,10 +62,13 @@ def reproduce(
     budget: Annotated[
         str | None, Parameter(help="Time to spend, such as 30min: rounds and seeds are cut until it fits.")
     ] = None,
-    dry_run: Annotated[bool, Parameter(help="Say what would be run, and stop.", negative="")] = False,
+    dry_run: Annotated[
+        bool, Parameter(help="Say what would be run, and which of it is among stored results; then stop.", negative="")
+    ] = False,
     as_json: AsJson = False,
     jobs: Jobs = 1,
     out: Out = PAPER_RUNS,
+    results: Annotated[Path, Parameter(help="Stored results that --dry-run looks at.")] = RESULTS,
     data_dir: DataDir = None,
 ) -> None:
     """Play tables such as ``fedentopt/table1`` and compare with the paper; goes on where it was stopped."""
@@ -95,11 +98,19 @@ def reproduce(
         console.print(planning.fit_words(fits, asked, budget), highlight=False)
     left = [planned for planned in runs if not planned.done]
     console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
+    stored = planning.stored_runs(results)
     if dry_run:
+        again = sum(planned.run in stored for planned in left)
+        if again:
+            words = f"{again} of the {len(left)} left have their results in {results}; they would be played again"
+            console.print(words, highlight=False, soft_wrap=True)
         for planned in left if not as_json else ():
-            console.print(f"{planned.folder.path}: {planned.experiment.rounds} rounds", highlight=False)
+            words = f", stored in {results}" if planned.run in stored else ""
+            console.print(
+                f"{planned.folder.path}: {planned.experiment.rounds} rounds{words}", highlight=False, soft_wrap=True
+            )
         if as_json:
-            emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=[])
+            emit("reproduce", runs=[planning.facts(planned, stored) for planned in runs], tables=[])
         return
     failed = play_all(
         [(planned.experiment, planned.folder) for planned in left],
@@ -110,7 +121,7 @@ def reproduce(
         jobs=jobs,
     )
     if as_json:
-        emit("reproduce", runs=[planning.facts(planned) for planned in runs], tables=planning.judged(runs))
+        emit("reproduce", runs=[planning.facts(planned, stored) for planned in runs], tables=planning.judged(runs))
     else:
         _show_verdicts(runs)
         words = f"Runs: {out}. Next: [bold]{this_command()} report {out / tables[0]} -o report.html[/bold]"
@@ -153,11 +164,21 @@ def reproduce_page(
     output: Annotated[Path, Parameter(name=("--output", "-o"), help="The page.")] = Path("docs/results.md"),
 ) -> None:
     """Write the page of results from the Parquet files."""
-    from entrofed.papers.page import write_page
+    from entrofed.papers.figures import undrawn
+    from entrofed.papers.page import with_shared, write_page
     from entrofed.papers.results import read_all
+    from entrofed.papers.tables import papers as all_papers
 
     found = read_all(results)
     if not found:
         raise ConfigError(f"{results}: there are no results here; 'entrofed reproduce collect' gathers them")
     for path in write_page(found, output):
         terminal.console.print(str(path), highlight=False, markup=False)
+    for paper, figure in undrawn(all_papers().values(), with_shared(found)):
+        terminal.console.print(
+            f"{paper.name}/{figure.id}: not drawn, nothing of it is stored; play 'entrofed reproduce "
+            f"{paper.name}/{figure.table}', then 'entrofed reproduce collect'",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )

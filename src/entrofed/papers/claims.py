@@ -10,6 +10,7 @@ from entrofed.papers.results import Result
 from entrofed.papers.tables import find
 from entrofed.papers.verdict import Verdict
 from entrofed.suite.blocks import Pooled
+from entrofed.suite.statistics import FEW
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class ClaimVerdict:
     column: str
     verdict: str
     """holds: better than all, and shown; does not hold: worse than one, and shown, or the interval of the gain has 0 in
-    it and ends below half of what the paper reports; else undecided."""
+    it and ends below half of what the paper reports; else undecided, as with fewer than three seeds in a cell."""
     rows: tuple[Pooled, ...]
     """Against each of the others; negative differences are against the claim, also where less is better."""
     missing: tuple[str, ...]
@@ -63,9 +64,10 @@ def _judge(pool: Pool, claim: Claim, column: str, judged: Sequence[Verdict]) -> 
         reported |= {other: mean(told) * (-1 if claim.less else 1)} if told else {}
     missing = [other for other in claim.over if other not in {row.against for row in rows}]
     verdict = "undecided"
-    if any(shown(row) == "worse" or _below(row, reported.get(row.against)) for row in rows):
+    enough = [row for row in rows if row.seeds[0] >= FEW]
+    if any(shown(row) == "worse" or _below(row, reported.get(row.against)) for row in enough):
         verdict = "does not hold"
-    elif rows and not missing and all(shown(row) == "better" for row in rows):
+    elif rows and not missing and all(shown(row) == "better" for row in rows) and len(enough) == len(rows):
         verdict = "holds"
     rounds = sorted({line.rounds for one in judged for line in one.lines if line.column == column})
     return ClaimVerdict(claim, column, verdict, tuple(rows), tuple(missing), reported, tuple(controls), tuple(rounds))

@@ -36,13 +36,8 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     if found.deal is not None:
         counts = dealt(found.deal)
         return partition_chart(counts, [str(c) for c in range(counts.shape[1])])
-    cells = {cell for panel in found.panels.values() for cell in panel}
-    runs = [
-        run
-        for run in longest(results)
-        if run.table == f"{paper.name}/{found.table}" and run.cell in cells
-        if not found.columns or run.column in found.columns
-    ]
+    cells = _cells(found)
+    runs = [run for run in longest(results) if _shows(paper, found, run)]
     table = paper.tables[found.table]
     if found.series == ("confusion",):
         order = [label for label in table.runs if any(run.column == label for run in runs)]
@@ -56,8 +51,8 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
         return bars_chart(bars, order, METRICS[found.series[0]]) if bars else None
     rows = [
         {**row, "panel": title if len(found.series) == 1 else f"{title}: {AXES.get(series, series)}"}
-        for series in found.series
         for title, panel in found.panels.items()
+        for series in found.series
         for row in (_against(found, panel, runs, series) if found.at else _by_round(panel[0], runs, series))
     ]
     if not rows:
@@ -66,7 +61,36 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     axis = AXES.get(series, METRICS.get(series, series).split(" after ")[0]) if len(found.series) == 1 else ""
     columns = [label for label in table.runs if any(row["column"] == label for row in rows)]
     datasets = {table.cells[cell].setting["data"]["name"] for cell in cells}
-    return curves_chart(rows, columns, found.axis, axis, shared=bool(axis) and len(datasets) == 1)
+    in_a_row = len(found.series) if len(found.series) > 1 else 3
+    return curves_chart(rows, columns, found.axis, axis, in_a_row, shared=bool(axis) and len(datasets) == 1)
+
+
+def lacking(paper: Paper, found: Figure, results: Iterable[Result]) -> list[str]:
+    """What of a figure nothing is stored of: cells, or columns of a cell (``CELL: COLUMN, COLUMN``)."""
+    table = paper.tables[found.table]
+    wanted = found.columns or [label for label in table.runs if table.told_as(label) is not None]
+    known = {(run.cell, run.column) for run in results if _shows(paper, found, run)}
+    words = []
+    for cell in _cells(found):
+        absent = [label for label in wanted if (cell, label) not in known]
+        if absent:
+            words.append(cell if len(absent) == len(wanted) else f"{cell}: {', '.join(absent)}")
+    return words
+
+
+def undrawn(papers: Iterable[Paper], results: Sequence[Result]) -> list[tuple[Paper, Figure]]:
+    """The figures of which nothing is stored."""
+    return [(paper, found) for paper in papers for found in paper.figures if figure(paper, found, results) is None]
+
+
+def _cells(found: Figure) -> list[str]:
+    return list(dict.fromkeys(cell for panel in found.panels.values() for cell in panel))
+
+
+def _shows(paper: Paper, found: Figure, run: Result) -> bool:
+    """Whether a run is one of those that the figure is drawn from."""
+    mine = run.table == f"{paper.name}/{found.table}" and run.cell in _cells(found)
+    return mine and (not found.columns or run.column in found.columns)
 
 
 def dealt(deal: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -13,9 +13,9 @@ from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.papers.claims import judge_claims
 from entrofed.papers.course import COURSE_HEAD, course_rows
-from entrofed.papers.figures import dealt, dealt_words, figure
+from entrofed.papers.figures import dealt, dealt_words, figure, lacking, undrawn
 from entrofed.papers.pooled import Pool, shown
-from entrofed.papers.reported import METRICS, SPREADS, Paper, Table
+from entrofed.papers.reported import METRICS, SPREADS, Figure, Paper, Table
 from entrofed.papers.results import LAST, STEADY, Result
 from entrofed.papers.tables import papers
 from entrofed.papers.verdict import COLLAPSED, Verdict, longest
@@ -71,23 +71,44 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
                 picture = images / f"{paper.name}-{found.id}.svg"
                 save_chart(drawn, picture)
                 written.append(picture)
-                words = FIGURE_WORDS if found.deal is None else f"{DEALT_WORDS} {dealt_words(dealt(found.deal))}"
-                lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", words, ""]
+                lines += ["", f"### {paper.name}/{found.id}: {found.caption}", "", _said(paper, found, results), ""]
                 lines += [f"![{paper.name}/{found.id}: {found.caption}](images/{picture.name})"]
     head = [*_head(played), *table_lines(GLANCE, glance)]
     if told:
         head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *table_lines(("table", *CLAIM), told)]
+    if absent := undrawn(papers().values(), results):
+        rows = [(f"{paper.name}/{found.id}", found.caption, played_by(paper, found)) for paper, found in absent]
+        lines += ["", "## Figures that are not drawn yet", "", ABSENT_WORDS, ""]
+        lines += table_lines(("figure", "what it shows", "played by"), rows)
     write_whole(output, "\n".join([*head, *lines]) + "\n")
     return [output, *written]
 
 
-FIGURE_WORDS = "The paper's figure from the stored runs: means over seeds, with the least and the greatest."
-DEALT_WORDS = "The partition of the paper's figure, drawn again with its seed."
+def _said(paper: Paper, found: Figure, results: Sequence[Result]) -> str:
+    """What a figure is drawn from, and what it lacks."""
+    if found.deal is not None:
+        return f"The partition of the paper's figure, drawn again with its seed. {dealt_words(dealt(found.deal))}"
+    words = "means over seeds, with the least and the greatest"
+    if found.series == ("confusion",):
+        words = "the matrices of all seeds after the last round, added up"
+    left = lacking(paper, found, results)
+    return f"Drawn from the stored runs: {words}." + (f" Not run yet: {'; '.join(left)}." if left else "")
+
+
+def played_by(paper: Paper, found: Figure) -> str:
+    """The command that plays what a figure shows, as Markdown."""
+    return f"`entrofed reproduce {paper.name}/{found.table}`"
+
+
+ABSENT_WORDS = "Nothing is stored of what they show; no number stands in for it."
 CLAIMS_WORDS = (
     "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
     "difference the other way is shown, or none is, the interval has 0 in it and ends below half of the gain that the "
-    "paper reports; else *undecided*, also where nothing was run yet. Gains are ours with their 95 % interval, and the "
-    "paper's over the same cells. Cut runs that had not settled decide nothing."
+    "paper reports; else *undecided*, also where nothing was run yet, or with fewer than three seeds in a cell. "
+    "Differences are those of the claim's column less the other's, with their 95 % interval, and the paper's over the "
+    "same cells; *better*, *worse* and *open* (no difference is shown) are by the t-test after Holm's correction over "
+    "the columns named in the line, so that an interval may lie beside 0 where the test leaves it open. Cut runs that "
+    "had not settled decide nothing."
 )
 
 
@@ -113,7 +134,8 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         f"{len(results)} runs of {sum(found.rounds for found in results):,} rounds, made with version {versions}; "
         "this page is written by `entrofed reproduce page` from the Parquet files beside it, which hold every round "
         "and the configuration of every run. "
-        "`entrofed reproduce TABLE --cell CELL` makes them again, with the same seeds."
+        "`entrofed reproduce TABLE --cell CELL --seeds N` makes them again, with seeds 0 to N - 1 (that of a replay is "
+        "fixed), where N is the number in column n."
     )
     yield ""
     yield (
@@ -123,6 +145,9 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
         "first model; p is that of the paired t-test after Holm's correction over all cells of the table; *open*: no "
         "difference is shown. Pooled gains are over all cells of the table: the seeds of each cell give the error "
         "(blocked t-test), Wilcoxon's signed-rank test stands beside it; both after Holm over the table's pairs. "
+        "Intervals are not corrected for how many there are: one may lie beside 0 while p leaves the pair open. Three "
+        "seeds of one cell never show anything by Wilcoxon's test, whose p then is 0.25 at best, and rarely by the "
+        "t-test: with few seeds and many pairs, open means too few runs rather than no difference. "
         "Variants and readings of the paper's own method are no rivals of each other."
     )
     yield ""

@@ -6,7 +6,7 @@ Runs lie in ``OUT/PAPER/TABLE/CELL/COLUMN/seed-N``, so that whatever was stopped
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -19,7 +19,7 @@ from entrofed.experiment.config import Experiment, parse
 from entrofed.experiment.run_folder import RunFolder
 from entrofed.experiment.runner import is_finished, run
 from entrofed.papers.reported import Cell, Column, Table
-from entrofed.papers.results import Result, result
+from entrofed.papers.results import Result, read_all, result
 from entrofed.papers.tables import find, find_cell, papers
 from entrofed.papers.verdict import verdicts
 from entrofed.suite.words import file_name
@@ -46,6 +46,11 @@ class Planned:
     def done(self) -> bool:
         """Whether the run is finished."""
         return is_finished(self.experiment, self.folder)
+
+    @property
+    def run(self) -> "Run":
+        """By which its stored results are known."""
+        return self.table, self.cell.id, self.column.label, self.experiment.seed, self.experiment.rounds
 
     def result(self) -> Result:
         """What the finished run gave."""
@@ -241,7 +246,17 @@ def shorten(
     return runs, fits
 
 
-def facts(planned: Planned) -> dict[str, Any]:
+Run = tuple[str, str, str, int, int]
+"""Table, cell, column, seed and rounds of a run."""
+
+
+def stored_runs(folder: Path) -> set[Run]:
+    """The runs whose results are in a folder of Parquet files; none, if there is no such folder."""
+    found = read_all(folder) if folder.is_dir() else []
+    return {(run.table, run.cell, run.column, run.seed, run.rounds) for run in found}
+
+
+def facts(planned: Planned, stored: Container[Run] = ()) -> dict[str, Any]:
     """A run for programs."""
     return {
         "table": planned.table,
@@ -251,6 +266,7 @@ def facts(planned: Planned) -> dict[str, Any]:
         "rounds": planned.experiment.rounds,
         "path": planned.folder.path,
         "finished": planned.done,
+        "stored": planned.run in stored,
     }
 
 

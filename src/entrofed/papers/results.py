@@ -113,8 +113,9 @@ class Result:
         >>> run.settled("accuracy_last_10"), run.settled("macro_f1")
         (False, True)
         """
-        name = next(name for name in sorted(SERIES, key=len, reverse=True) if metric.startswith(name))
-        last = [value for value in self.series[name][-LAST:] if value is not None]
+        known = {**self.course, **self.series}
+        name = next((name for name in sorted(known, key=len, reverse=True) if metric.startswith(name)), "")
+        last = [value for value in known.get(name, [])[-LAST:] if value is not None]
         if len(last) < LAST:
             return False
         return stdev(last) <= STEADY and abs(linear_regression(range(LAST), last).slope) * LAST <= STEADY

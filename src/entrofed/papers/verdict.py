@@ -212,7 +212,8 @@ def _values(results: list[Result], metric: str, unit: str) -> dict[str, dict[int
 def _over_rounds(results: Sequence[Result], metric: str, unit: str) -> float | None:
     if not metric.endswith("_mean"):
         return None
-    every = [[v for v in found.series[metric.removesuffix("_mean")] if v is not None] for found in results]
+    name = metric.removesuffix("_mean")
+    every = [[v for v in found.course.get(name) or found.series.get(name, []) if v is not None] for found in results]
     spreads = [stdev(series) * UNITS[unit] for series in every if len(series) > 1]
     return mean(spreads) if spreads else None
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from entrofed.papers.claims import ClaimVerdict
 from entrofed.papers.pooled import shown
-from entrofed.papers.reported import Table
+from entrofed.papers.reported import METRICS, Claim, Table
 from entrofed.papers.results import Result
 from entrofed.papers.verdict import Line, Verdict, verdicts
 from entrofed.suite.blocks import Pooled
@@ -154,12 +154,16 @@ CLAIM = ("the paper says", "here", "why", "seeds", "rounds", "beside controls")
 def claim_cells(found: ClaimVerdict, table: Table) -> list[str]:
     """A claim and what became of it."""
     claim, unit = found.claim, table.metrics[found.claim.metric or table.judged_by]
-    parts = [f"{claim.metric}, {unit}" + (", less" if claim.less else "")] if claim.metric and found.rows else []
+    parts = []
+    if claim.metric and found.rows:
+        parts = [f"{METRICS[claim.metric].partition(';')[0]}, {unit}" + (" (less is better)" if claim.less else "")]
     for row in found.rows:
         told = found.reported.get(row.against)
-        words = f"{row.against} {signed(row.difference, unit)}"
-        words += f" ({reach})" if (reach := span(row.low, row.high, unit)) else ""
-        parts.append(words + ("" if told is None else f", paper {signed(told, unit)}"))
+        words = f"{row.against} {_claimed(row.difference, claim, unit)}"
+        ends = (row.low, row.high) if not claim.less else (_turned(row.high), _turned(row.low))
+        words += f" ({reach})" if (reach := span(*ends, unit)) else ""
+        words += f" {said}" if (said := shown(row)) else ""
+        parts.append(words + ("" if told is None else f", paper {_claimed(told, claim, unit)}"))
     if not found.rounds:
         parts.append("not run")
     elif found.missing:
@@ -172,8 +176,19 @@ def claim_cells(found: ClaimVerdict, table: Table) -> list[str]:
         "; ".join(parts),
         " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))) if seeds else "",
         ", ".join(str(number) for number in found.rounds),
-        "; ".join(f"{row.against} {signed(row.difference, unit)} {shown(row)}".strip() for row in found.controls),
+        "; ".join(
+            f"{row.against} {_claimed(row.difference, claim, unit)} {shown(row)}".strip() for row in found.controls
+        ),
     ]
+
+
+def _claimed(difference: float, claim: Claim, unit: str) -> str:
+    """A difference as it was measured: below 0 for a column that has less, also where that is what is claimed."""
+    return signed(-difference if claim.less else difference, unit)
+
+
+def _turned(end: float | None) -> float | None:
+    return None if end is None else -end
 
 
 def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
