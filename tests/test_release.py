@@ -25,7 +25,7 @@ import entrofed
 from entrofed.cli import main
 
 print(entrofed.__file__, flush=True)
-for words in ("--version", "run iris.toml", "report runs -o page.html", "papers"):
+for words in ("--version", "run iris.toml", "report runs -o page.html", "quickstart --seeds 1", "papers"):
     try:
         main(words.split())
     except SystemExit as ended:
@@ -88,5 +88,6 @@ def test_the_wheel_runs_where_there_is_no_source(tmp_path: Path) -> None:
     assert (str(site) in where, version) == (True, __version__)
     assert "fedentopt/table1" in found.stdout
     assert (tmp_path / "page.html").stat().st_size > 100_000
+    assert (tmp_path / "runs" / "quickstart" / "report.html").stat().st_size > 100_000
     entry = next(site.glob("entrofed-*.dist-info")) / "entry_points.txt"
     assert "entrofed = entrofed.cli:main" in entry.read_text()

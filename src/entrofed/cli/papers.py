@@ -98,7 +98,7 @@ def reproduce(
         console.print(planning.fit_words(fits, asked, budget), highlight=False)
     left = [planned for planned in runs if not planned.done]
     console.print(f"{len(runs)} runs, {len(runs) - len(left)} of them finished already", highlight=False)
-    stored = planning.stored_runs(results)
+    stored = planning.stored_runs(results) if dry_run or as_json else set()
     if dry_run:
         again = sum(planned.run in stored for planned in left)
         if again:
