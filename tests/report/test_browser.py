@@ -336,16 +336,19 @@ def large(root: Path, experiments: int = 20, seeds: int = 5, rounds: int = 500, 
 
 
 def test_a_hundred_long_runs_load_fast(page: Any, tmp_path: Path) -> None:
-    large(tmp_path)
-    output = tmp_path / "page.html"
-    write_report(find_runs([tmp_path]), output)
-    assert output.stat().st_size < 15e6
+    """A hundred runs take a few times as long as one: seconds would say more about the machine."""
+    one, many = tmp_path / "one.html", tmp_path / "many.html"
+    for output, size in ((one, {"experiments": 1, "seeds": 1}), (many, {})):
+        large(tmp_path / output.stem, **size)
+        write_report(find_runs([tmp_path / output.stem]), output)
+    assert many.stat().st_size < 15e6
 
-    def seconds() -> float:
+    def seconds(output: Path) -> float:
         begun = time.perf_counter()
         page.goto(output.as_uri())
         page.wait_for_function(ALL_DRAWN)
         return time.perf_counter() - begun
 
-    assert min(seconds() for _ in range(4)) < 3  # 1.6 alone; other tests have the processors, too
+    took = [(seconds(one), seconds(many)) for _ in range(4)]
+    assert min(long / short for short, long in took) < 4  # about 2.1
     assert min(page.evaluate(MARKS)) > 0

@@ -22,8 +22,8 @@ def test_numbers_of_the_specification(monkeypatch):
     rows = study(clients=100, cohort=10, rounds=60, seeds=5, buffers=(), epsilons=(0.5,))
     found = {(row["partition"], row["selector"]): row for row in rows}
     for partition, selector, expected, spread in (
-        ("2 labels a client", "FedEntOpt", 3.296, 0.004),
-        ("2 labels a client", "random", 3.010, 0.011),
+        ("2 labels per client", "FedEntOpt", 3.296, 0.004),
+        ("2 labels per client", "random", 3.010, 0.011),
         ("Dirichlet 0.1", "FedEntOpt", 3.249, 0.014),
         ("Dirichlet 0.1", "random", 2.687, 0.044),
         ("Dirichlet 0.1", "FedEntOpt, epsilon 0.5", 3.253, 0.014),
@@ -31,9 +31,9 @@ def test_numbers_of_the_specification(monkeypatch):
         row = found[partition, selector]
         # Two means of five partitions each; their difference has a standard error of spread * sqrt(2 / 5).
         assert row["entropy"] == pytest.approx(expected, abs=4 * spread * (2 / 5) ** 0.5), (partition, selector)
-    exceed = found["2 labels a client", "random"]["above"]
+    exceed = found["2 labels per client", "random"]["above"]
     assert exceed == pytest.approx(0.13, abs=4 * (0.13 * 0.87 / 300) ** 0.5)
-    assert found["2 labels a client", "FedEntOpt"]["full_coverage"] == 1
+    assert found["2 labels per client", "FedEntOpt"]["full_coverage"] == 1
     assert found["Dirichlet 0.1", "KL"]["distinct"] <= 10
 
 
@@ -101,7 +101,7 @@ def test_on_the_command_line(tmp_path, capsys):
         main([*words, "--plot", str(tmp_path / "s.svg")])
     assert stop.value.code == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert {row["partition"] for row in rows} == {"2 labels a client", "Dirichlet 0.1"}
+    assert {row["partition"] for row in rows} == {"2 labels per client", "Dirichlet 0.1"}
     assert "<svg" in (tmp_path / "s.svg").read_text()
     with pytest.raises(SystemExit) as stop:
         main(["study", "selection", "--cohort", "0"])

@@ -23,7 +23,7 @@ def selection_chart(rows: list[dict[str, Any]], classes: int) -> alt.FacetChart:
     bars = base.mark_rule(strokeWidth=2, color="#0072B2").encode(x="low:Q", x2="high:Q", y=y)
     points = base.mark_point(filled=True, size=70, color="#0072B2").encode(x=x, y=y)
     title = alt.TitleParams(
-        "What each selector gets together, without training anything",
+        "How balanced the cohorts of each selector are, before any training",
         subtitle="mean and spread over draws; dashed: log2(C-1), above it all labels are there; solid: log2 C",
     )
     layers = alt.layer(every, most, bars, points).properties(width=360, height=24 * len(order))

@@ -39,7 +39,7 @@ class Partition:
 
 
 PARTITION_KINDS = (
-    Partition("2 labels a client", "label_quantity", {"labels_per_client": 2}),
+    Partition("2 labels per client", "label_quantity", {"labels_per_client": 2}),
     Partition("Dirichlet 0.1", "dirichlet_balanced", {"alpha": 0.1}),
 )
 
