@@ -69,7 +69,7 @@ def test_the_stored_file_gives_the_same_experiment(folder: Path) -> None:
         ({"path": "a.csv", "partition": "natural", "alpha": 0.5}, "data.alpha does not apply to partition 'natural'"),
         ({"path": "a.csv", "partition": "iid"}, "partition 'iid' needs data.clients"),
         ({"path": "a.csv", "test": 1.5}, "data.test = 1.5"),
-        ({"path": "a.csv", "missing": "guess"}, "data.missing = 'guess': .*'impute'"),
+        ({"path": "a.csv", "missing": "guess"}, r"data.missing = 'guess': .*\"impute\""),
         ({"path": "a.csv", "kind": "sound"}, "data.kind = 'sound'"),
         ({"path": "a.csv", "size": [0, 4]}, "data.size.0 = 0"),
         ({"path": "a.csv", "labels": "y"}, "unknown key 'data.labels': 'labels'; did you mean 'label'"),
