@@ -66,7 +66,7 @@ def recorded(folder):
 @pytest.mark.parametrize(
     ("heading", "suffix"),
     [
-        ("Tensors", ".safetensors"),
+        ("Load the tensors into your own network", ".safetensors"),
         pytest.param("torch.export", ".pt2", marks=pytest.mark.slow),
         pytest.param("ONNX", ".onnx", marks=pytest.mark.slow),
     ],
