@@ -87,7 +87,7 @@ def test_chooses_as_with_true_counts_where_estimates_are_exact(name):
 
 def test_nothing_about_labels_is_released():
     assert EstimatedCounts().facts == ()
-    assert COUNT_BASED == ["fedentopt", "maxent", "class_balanced", "kl"]
+    assert COUNT_BASED == ["fedentopt", "maxent", "class_balanced", "stratified", "kl"]
     for name in ("fedentopt_estimated", "maxent_estimated"):
         method = known("method")[name]()
         assert method.facts == ()

@@ -148,12 +148,13 @@ def test_selectors_that_need_counts_alone_are_found_by_themselves(monkeypatch):
         "fedentopt, buffer 0%",
         "fedentopt, buffer 50%",
         "class_balanced",
+        "stratified",
         "kl",
         "mine, buffer 0%",
         "mine, buffer 50%",
     ]
     few = [title for title, _ in count_based((0.0, 0.1, 0.2), 4, 2)]  # none of these buffers holds a client
-    assert few == ["random", "fedentopt, buffer 0%", "class_balanced", "kl", "mine, buffer 0%"]
+    assert few == ["random", "fedentopt, buffer 0%", "class_balanced", "stratified", "kl", "mine, buffer 0%"]
 
 
 def test_the_best_that_uses_clients_evenly_is_preferred(two_labels):

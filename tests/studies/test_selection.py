@@ -56,6 +56,7 @@ def test_own_counts():
         "KL",
         "Fed-CBS",
         "maxent",
+        "stratified",
         "FedEntOpt",
         "FedEntOpt, buffer 25%",
         "FedEntOpt, epsilon 1",
@@ -63,7 +64,7 @@ def test_own_counts():
     assert all((row["partition"], row["partitions"]) == ("mine.csv", 2) for row in rows)
     assert 2 <= rows[0]["distinct"] <= 3
     noised = CountTable.of(table.counts * 0.3)
-    assert len(study_counts(noised, "mine.csv", **options)) == 6
+    assert len(study_counts(noised, "mine.csv", **options)) == 7
 
 
 def test_own_counts_on_the_command_line(tmp_path, capsys):
@@ -81,11 +82,11 @@ def test_own_counts_on_the_command_line(tmp_path, capsys):
 
 def test_table_and_picture():
     rows = study(clients=30, cohort=5, rounds=3, seeds=2, buffers=(0.2,), epsilons=(1.0,))
-    assert [table.row_count for table in selection_study_tables(rows)] == [7, 7]
+    assert [table.row_count for table in selection_study_tables(rows)] == [8, 8]
     spec = selection_chart(rows, 10).to_dict()
     assert len(spec["spec"]["layer"]) == 4
     (values,) = (data for data in spec["datasets"].values()) if "datasets" in spec else ([*spec["data"]["values"]],)
-    assert len(values) == 14
+    assert len(values) == 16
 
 
 def test_all_selectors_by_counts_are_there():

@@ -28,6 +28,7 @@ from entrofed.methods.maxent import (
     maxent_momentum,
     maxent_scaffold,
     maxent_weights,
+    stratified,
 )
 from entrofed.methods.recipe import Recipe, method_of
 from entrofed.methods.selection import (
@@ -67,6 +68,7 @@ METHODS: dict[str, Recipe] = {
         maxent_scaffold,
         fedentopt_maxent,
         maxent_weights,
+        stratified,
         fedklentropy,
         max_entropy,
         inv_entropy,

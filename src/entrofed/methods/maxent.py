@@ -6,11 +6,13 @@ from entrofed.objectives.cross_entropy import CrossEntropy
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.maxent import MaxEntGreedy
 from entrofed.selectors.random import RandomSelection
+from entrofed.selectors.stratified import Stratified
 from entrofed.servers.average import Average
 from entrofed.servers.averaged import Averaged
 from entrofed.servers.momentum import Momentum
 from entrofed.servers.scaffold import Scaffold
 from entrofed.weighers.maxent import MaxEnt
+from entrofed.weighers.uniform import Uniform
 
 
 @recipe
@@ -47,3 +49,12 @@ def fedentopt_maxent() -> Method:
 def maxent_weights() -> Method:
     """A random cohort, weighed so that its mixed labels have maximal entropy."""
     return Method(RandomSelection(), MaxEnt(), CrossEntropy(), Average())
+
+
+@recipe
+def stratified() -> Method:
+    """Every client once per sweep, in cohorts of like labels, with equal weights.
+
+    With equal weights, clients count by how long they train: small steps of a sweep add up to one over all data.
+    """
+    return Method(Stratified(), Uniform(), CrossEntropy(), Average())

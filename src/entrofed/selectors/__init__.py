@@ -18,6 +18,7 @@ from entrofed.selectors.poisson import PoissonSampling
 from entrofed.selectors.power_of_choice import PowerOfChoice
 from entrofed.selectors.random import RandomSelection
 from entrofed.selectors.scripted import Scripted
+from entrofed.selectors.stratified import Stratified
 
 SELECTORS: dict[str, type[Selector]] = by_name(
     RandomSelection,
@@ -26,6 +27,7 @@ SELECTORS: dict[str, type[Selector]] = by_name(
     LabelEntropyGreedy,
     MaxEntGreedy,
     ClassBalanced,
+    Stratified,
     EstimatedCounts,
     HierarchicalClusters,
     ClusteredBySize,

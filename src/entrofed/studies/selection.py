@@ -50,6 +50,7 @@ def choices(buffers: Sequence[float], epsilons: Sequence[float]) -> Iterator[tup
     yield "KL", {"name": "kl"}, None
     yield "Fed-CBS", {"name": "class_balanced"}, None
     yield "maxent", {"name": "maxent"}, None
+    yield "stratified", {"name": "stratified"}, None
     yield "FedEntOpt", {"name": "fedentopt"}, None
     for buffer in buffers:
         yield f"FedEntOpt, buffer {buffer:.0%}", {"name": "fedentopt", "buffer": buffer}, None
