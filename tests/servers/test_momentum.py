@@ -78,6 +78,22 @@ def test_growth() -> None:
             Momentum(**bad)
 
 
+def test_anneal() -> None:
+    """Six rounds: the rate is 2 in the first three, and falls by thirds to what would be 0 in the seventh."""
+    part, found = Momentum(beta=0.0, lr=2.0, anneal=3), []
+    for number in range(6):
+        context = replace(context_of([0.0], 1), round=number)
+        context = replace(context, clients=replace(context.clients, rounds=6))
+        after, _ = part.apply([update_of(0, [1.0])], np.ones(1), context, {"momentum": np.zeros(1)})
+        found.append(float(after.values[0]))
+    assert found == pytest.approx([2, 2, 2, 2, 4 / 3, 2 / 3])
+    with pytest.raises(ConfigError, match="anneal = -2 is a number of rounds"):
+        Momentum(anneal=-2)
+    context = context_of([0.0], 1)
+    with pytest.raises(ConfigError, match="anneal needs the number of rounds, which is not known here"):
+        part.init(context.params, context.clients, NOBODY)
+
+
 def test_buffers_have_no_momentum() -> None:
     models, state = play(Momentum(), [0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]], 1)
     assert models[1].values == pytest.approx([1.9, 1.0], rel=1e-7)

@@ -24,6 +24,7 @@ from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import (
     fedentopt_maxent,
     fedmaxent,
+    fedsweep,
     maxent,
     maxent_momentum,
     maxent_scaffold,
@@ -65,6 +66,7 @@ METHODS: dict[str, Recipe] = {
         maxent,
         maxent_momentum,
         fedmaxent,
+        fedsweep,
         maxent_scaffold,
         fedentopt_maxent,
         maxent_weights,

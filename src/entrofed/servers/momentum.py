@@ -24,6 +24,8 @@ class Momentum(ServerRule):
     rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most. ``growth``:
     from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by ``lr_decay`` a round,
     ``growth = 1 / lr_decay`` keeps the product of both: clients drift ever less, and the server goes on as far.
+    ``anneal``: in the last so many rounds the rate falls in equal steps to 0, so that the model comes to rest:
+    ``(T - t) / anneal`` times what it would be in round t of T.
     """
 
     name: ClassVar[str] = "momentum"
@@ -38,14 +40,16 @@ class Momentum(ServerRule):
     warmup: int = 0
     growth: float = 1.0
     hold: int = 0
+    anneal: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.beta < 1 or not 0 < self.lr < float("inf"):
             raise ConfigError(
                 f"server {self.name!r}: beta = {self.beta} must be at least 0 and below 1, lr = {self.lr} above 0"
             )
-        if self.warmup < 0:
-            raise ConfigError(f"server {self.name!r}: warmup = {self.warmup} is a number of rounds, from 0 on")
+        for key, rounds in (("warmup", self.warmup), ("anneal", self.anneal)):
+            if rounds < 0:
+                raise ConfigError(f"server {self.name!r}: {key} = {rounds} is a number of rounds, from 0 on")
         if not 1 <= self.growth < 2 or self.hold < 0:
             raise ConfigError(
                 f"server {self.name!r}: growth = {self.growth} must be at least 1 and below 2, hold = {self.hold} a "
@@ -56,6 +60,8 @@ class Momentum(ServerRule):
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No momentum."""
+        if self.anneal and not clients.rounds:
+            raise ConfigError(f"server {self.name!r}: anneal needs the number of rounds, which is not known here")
         return {"momentum": np.zeros(clients.trainable)}
 
     def apply(
@@ -63,6 +69,8 @@ class Momentum(ServerRule):
     ) -> tuple[Params, PartState]:
         """The average and what the momentum adds to it: ``w + lr m = (w + Delta) + (lr m - Delta)``."""
         lr = self.lr * self.growth ** max(context.round - self.hold, 0)
+        if self.anneal:
+            lr *= min((context.clients.rounds - context.round) / self.anneal, 1.0)
         delta = displacement(updates, weights, context)
         beta = self.beta if context.round >= self.warmup else self.beta * context.round / self.warmup
         momentum = beta * state["momentum"] + delta
