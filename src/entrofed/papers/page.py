@@ -120,7 +120,7 @@ def with_shared(results: list[Result]) -> list[Result]:
             for cell in table.cells.values():
                 found += [
                     replace(one, table=f"{paper.name}/{table.id}", cell=cell.id)
-                    for one in results
+                    for one in list(found)  # a shared cell may be shared on
                     if f"{one.table}/{one.cell}" == cell.also and one.column in cell.columns
                 ]
     return found
