@@ -1,12 +1,15 @@
-"""How balanced are the labels that a round learns from, once clients are chosen *and* weighed?
+"""How balanced are the labels that a round learns from, once clients are chosen *and* weighed, and of how much data?
 
     python benchmarks/effective_labels.py [--data-dir DIR] [--results docs/results]
 
 For every run of CIFAR-10 that is stored with ``record/cifar10`` and ``fedentopt/table1`` (Dirichlet 0.1 and IID): the
 round's effective label distribution is the mixture of its clients' labels by their weights, and what it lacks is
 its divergence from the uniform distribution (nats), mean of all rounds; the same for its moving average (0.9), which is
-what a server with momentum 0.9 moves along. Cohorts and weights come from the stored results, label counts from
-the partition of each run's seed. Prints a table in Markdown; ``docs/fedmaxent.md`` shows it.
+what a server with momentum 0.9 moves along. A client counts by its weight (shares: it learns all it can in a round), or
+by its weight times its examples (counts: steps are small). In the latter case, with ``c_k`` the sum over all rounds,
+``(sum c)^2 / sum(c_k^2 / n_k)`` of the N examples would give as much information if all counted alike: the effective
+data. Cohorts and weights come from the stored results, label counts from the partition of each run's seed.
+Prints a table in Markdown; ``docs/fedmaxent.md`` shows it.
 """
 
 import argparse
@@ -23,7 +26,7 @@ from entrofed.experiment.config import parse
 from entrofed.info.divergence import kl
 from entrofed.papers.results import Result, read
 
-TABLES = {"record-cifar10": ("dir0.1", "iid"), "fedentopt-table1": ("cifar10-dir0.1",)}
+TABLES = {"record-cifar10": ("dir0.1", "iid"), "record-sweep": ("dir0.1",), "fedentopt-table1": ("cifar10-dir0.1",)}
 BETA = 0.9
 
 
@@ -52,13 +55,32 @@ def moving(rows: NDArray[np.float64], beta: float = BETA) -> NDArray[np.float64]
     return np.array(averages)
 
 
-def lacks(found: Result, data: Path | None) -> tuple[float, float]:
-    """Mean divergence from the uniform distribution, of the rounds and of their moving average (nats)."""
+def effective(
+    sizes: NDArray[np.float64], cohorts: Sequence[Sequence[int]], weights: Sequence[Sequence[float]]
+) -> float:
+    """The share of the data that counts, if it counts by weight and examples.
+
+    >>> effective(np.array([10.0, 30.0]), [[0], [1]], [[1.0], [1.0]]), effective(np.array([10.0, 30.0]), [[1]], [[1.0]])
+    (1.0, 0.75)
+    """
+    total = np.zeros(len(sizes))
+    for cohort, weight in zip(cohorts, weights, strict=True):
+        total[list(cohort)] += np.array(weight) * sizes[list(cohort)]
+    return float(total.sum() ** 2 / (np.square(total) / sizes).sum() / sizes.sum())
+
+
+def measured(found: Result, data: Path | None) -> list[float]:
+    """What rounds and their moving average lack (nats), of shares and of counts; the effective share of the data."""
     experiment = parse(tomllib.loads(found.experiment), stored=True)
     counts = np.asarray(federate(experiment.data, found.seed, data).label_counts, np.float64)
-    rounds = mixtures(counts, found.course["cohort"], found.course["weights"])
-    uniform = np.full(counts.shape[1], 1 / counts.shape[1])
-    return float(kl(rounds, uniform).mean()), float(kl(moving(rounds), uniform).mean())
+    sizes, uniform = counts.sum(axis=1), np.full(counts.shape[1], 1 / counts.shape[1])
+    cohorts, weights = found.course["cohort"], found.course["weights"]
+    by_examples = [np.array(w) * sizes[list(c)] for c, w in zip(cohorts, weights, strict=True)]
+    lacks = []
+    for how in (weights, by_examples):
+        rounds = mixtures(counts, cohorts, how)
+        lacks += [float(kl(rounds, uniform).mean()), float(kl(moving(rounds), uniform).mean())]
+    return [*lacks, effective(sizes, cohorts, weights)]
 
 
 def main() -> None:
@@ -71,11 +93,12 @@ def main() -> None:
         for found in read(asked.results / f"{table}.parquet"):
             if found.cell in cells:
                 label = found.column + (", IID clients" if found.cell == "iid" else "")
-                columns[label].append(lacks(found, asked.data_dir))
-    print("| column | seeds | what a round lacks | what the average lacks |\n|---|---|---|---|")
-    for label, values in sorted(columns.items(), key=lambda item: np.mean([once for once, _ in item[1]])):
-        once, average = np.mean(values, axis=0)
-        print(f"| {label} | {len(values)} | {once:.4f} | {average:.4f} |")
+                columns[label].append(measured(found, asked.data_dir))
+    print("| column | seeds | round, shares | average, shares | round, counts | average, counts | effective data |")
+    print("|---|---|---|---|---|---|---|")
+    for label, values in sorted(columns.items(), key=lambda item: np.mean(item[1], axis=0)[0]):
+        *lacks, data = np.mean(values, axis=0)
+        print(f"| {label} | {len(values)} | {' | '.join(f'{value:.4f}' for value in lacks)} | {data:.0%} |")
 
 
 if __name__ == "__main__":

@@ -41,3 +41,10 @@ def test_what_rounds_lack_is_told_from_weights_and_labels():
     rounds = labels.mixtures(counts, [[0, 1], [2], []], [[0.25, 0.75], [1.0], []])
     assert rounds.tolist() == [[0.25, 0.75], [0.25, 0.75]]  # a round that was skipped has no labels
     assert labels.moving(np.array([[1.0, 0.0], [0.0, 1.0]])).tolist() == [[1.0, 0.0], [0.9, pytest.approx(0.1)]]
+
+
+def test_the_data_that_counts():
+    """Sizes 10 and 30: one round each counts the larger one three times; alone it is three quarters of all."""
+    labels = importlib.import_module("effective_labels")
+    assert labels.effective(np.array([10.0, 30.0]), [[0], [1]], [[1.0], [1.0]]) == pytest.approx(1)
+    assert labels.effective(np.array([10.0, 30.0]), [[0, 1]], [[0.75, 0.25]]) == pytest.approx(0.75)
