@@ -53,32 +53,6 @@ def test_a_large_strength_gives_the_prior_back(weigh):
     assert sized == pytest.approx([0.125, 0.25, 0.625], abs=1e-3)
 
 
-def test_counts_are_mixed_by_hand(weigh):
-    """Disjoint labels, 9 and 1 examples, s = 1: the problem's shares are 3 to 1 as by size, the weights 1/3 to 1."""
-    found = weigh(MaxEnt(strength=1.0, mixes="counts"), [[9, 0], [0, 1]], sizes=[9, 1])
-    assert found.weights == pytest.approx([0.25, 0.75], abs=1e-14)
-    weak = weigh(MaxEnt(strength=1e-3, mixes="counts"), [[9, 0], [0, 1]], sizes=[9, 1]).weights
-    assert weak @ [[9, 0], [0, 1]] == pytest.approx([0.9, 0.9], abs=0.01)
-    by_size = weigh(MaxEnt(strength=1.0, mixes="counts", prior="size"), [[9, 0], [0, 1]], sizes=[9, 1])
-    assert by_size.weights == pytest.approx([0.5, 0.5], abs=1e-14)
-
-
-def test_of_counts_a_large_strength_gives_the_prior_back(weigh):
-    for prior, expected in (("equal", [1 / 3, 1 / 3, 1 / 3]), ("size", [0.125, 0.25, 0.625])):
-        part = MaxEnt(strength=1e3, prior=prior, mixes="counts")
-        assert weigh(part, sizes=[1, 2, 5]).weights == pytest.approx(expected, abs=2e-3)
-
-
-def test_of_clients_of_one_size_counts_and_shares_are_the_same(weigh):
-    assert weigh(MaxEnt(mixes="counts")).weights == pytest.approx(weigh(MaxEnt()).weights, abs=1e-12)
-
-
-def test_the_weighted_counts_are_more_diverse_than_the_pooled_ones(weigh):
-    sizes = np.sum(COUNTS, axis=1)
-    mixed = weigh(MaxEnt(mixes="counts"), sizes=sizes.tolist()).weights @ np.array(COUNTS)
-    assert entropy_of_counts(mixed) > entropy_of_counts(np.sum(COUNTS, axis=0))
-
-
 def test_the_pooled_target_is_that_of_all_clients(weigh):
     """The two that take part hold one class each; all clients together hold them three to one."""
     counts = [[10, 0], [0, 10], [10, 0], [10, 0]]

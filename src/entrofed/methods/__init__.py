@@ -24,7 +24,7 @@ from entrofed.methods.infodiv import convex_hull, interior, max_sim, minimax_sim
 from entrofed.methods.maxent import (
     fedentopt_maxent,
     fedmaxent,
-    fedsweep,
+    fedmaxent_prox,
     maxent,
     maxent_momentum,
     maxent_scaffold,
@@ -66,7 +66,7 @@ METHODS: dict[str, Recipe] = {
         maxent,
         maxent_momentum,
         fedmaxent,
-        fedsweep,
+        fedmaxent_prox,
         maxent_scaffold,
         fedentopt_maxent,
         maxent_weights,

@@ -3,6 +3,7 @@
 from entrofed.core.parts import Method
 from entrofed.methods.recipe import recipe
 from entrofed.objectives.cross_entropy import CrossEntropy
+from entrofed.objectives.proximal import Proximal
 from entrofed.selectors.fedentopt import LabelEntropyGreedy
 from entrofed.selectors.maxent import MaxEntGreedy
 from entrofed.selectors.random import RandomSelection
@@ -29,19 +30,15 @@ def maxent_momentum() -> Method:
 
 @recipe
 def fedmaxent() -> Method:
-    """``maxent_momentum``, and the average of the models over rounds beside the last one: the recipe of the record."""
+    """``maxent_momentum``, and the average of the models over rounds beside the last one."""
     return Method(MaxEntGreedy(), MaxEnt(), CrossEntropy(), Averaged(decay=0.98, server=Momentum()))
 
 
 @recipe
-def fedsweep() -> Method:
-    """Sweeps of stratified cohorts, maximum-entropy weights of label counts, and momentum as long as a sweep.
-
-    With 10 % of the clients per round, momentum 0.9 sums up about one sweep, in which everybody took part once. For a
-    client rate that falls by ``lr_decay``, set ``growth = 1 / lr_decay`` and ``anneal`` of the server: see the record.
-    """
+def fedmaxent_prox() -> Method:
+    """``fedmaxent``, and FedProx's term, which holds clients of few labels near the model that they started from."""
     server = Averaged(decay=0.98, server=Momentum())
-    return Method(Stratified(), MaxEnt(mixes="counts"), CrossEntropy(), server)
+    return Method(MaxEntGreedy(), MaxEnt(), Proximal(mu=0.1), server)
 
 
 @recipe

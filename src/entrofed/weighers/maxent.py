@@ -27,13 +27,6 @@ class MaxEnt(Weigher):
     takes the place of the entropy. ``least``: the effective number of clients, ``1 / sum_k alpha_k^2``, is at least
     that, so that no client carries the round; a smaller cohort gets equal weights. Counts may be noised.
 
-    ``mixes = "counts"``: with ``n_k`` examples, a client that has ``alpha_k`` in the problem weighs ``alpha_k / n_k``
-    (scaled to sum 1), and the prior is ``~ n_k`` times that of the weights. The mixture is then that of the weighted
-    label *counts*, ``sum_k w_k n_k p_k``: what a round learns from where steps are small, because a client makes steps
-    in proportion to its examples, each as long as another's. With equal weights and equal prior it is the pooled
-    distribution that FedEntOpt chooses cohorts by. With large steps a client soon has nothing more to learn from its
-    few classes, whatever its size: then ``shares`` are nearer to what is learned.
-
     It cannot mend a cohort that lacks a class, and the rarer a class, the more its holder's noise counts.
     """
 
@@ -46,7 +39,6 @@ class MaxEnt(Weigher):
     prior: Literal["equal", "size"] = "equal"
     target: Target = "uniform"
     least: float = 1.0
-    mixes: Literal["shares", "counts"] = "shares"
 
     def __post_init__(self) -> None:
         where = f"weigher {self.name!r}"
@@ -62,17 +54,12 @@ class MaxEnt(Weigher):
         counts = context.clients.told(LabelCounts.name, where)
         target = target_distribution(self.target, counts, where)
         sizes = np.array([update.num_examples for update in updates], np.float64)
-        each = sizes if self.mixes == "counts" else np.ones(len(updates))
-        prior = each * sizes if self.prior == "size" else each
-        prior = prior / prior.sum()
+        prior = sizes / sizes.sum() if self.prior == "size" else np.full(len(updates), 1 / len(updates))
         told = counts[[update.client for update in updates]]
         rows = label_rows(told, prior)
         weights, gap = maxent_weights(rows, target, prior, strength=self.strength, least=self.least)
         if gap > CERTIFIED:
             log.warning("round %d: %s weights are up to %.1e nats from the best", context.round, self.name, gap)
-        if self.mixes == "counts":
-            weights = weights / each
-            weights /= weights.sum()
         bits = entropy_of_counts(told, base="bits")
         origins = [{"label_entropy_bits": float(h), "prior": float(p)} for h, p in zip(bits, prior, strict=True)]
         return Weighing(weights, origins)
