@@ -233,7 +233,9 @@ def test_node_ids_do_not_matter():
 # ----- resuming
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep", "fedsweep"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep", "fedsweep"]
+)
 def test_resumed_is_as_unbroken(method, tmp_path):
     """The ServerApp stops after two rounds and starts again; the nodes have other ids."""
     options = {"cohort": 3, "persist_optimizer": method == "fedavg"}
