@@ -65,6 +65,8 @@ MAY_TAKE_FEWER = {"kl", "clustered_size", "clustered_similarity"}
 """Selectors that stop when nobody left adds anything, or draw somebody twice."""
 OF_PRIVACY = {"local_noise"}
 """Client rules that any server rule gets by [privacy.updates]."""
+ONE_COHORT = {"kl"}
+"""Selectors that choose once, for all rounds."""
 BY_COINS = {"poisson"}
 """Selectors whose cohorts may be of any size, and empty."""
 SHUFFLES = {"permuted"}
@@ -296,6 +298,33 @@ def test_a_single_client(part: Any) -> None:
 @of_kind("selector", without=SCRIPTED)
 def test_nobody_there(part: Any) -> None:
     assert rounds(part, 5, np.zeros(0, np.int64), 3, 0) == [[]] * 3
+
+
+@pytest.mark.parametrize(
+    "spec", [*(name for name in known("selector") if name not in SCRIPTED), {"name": "fedentopt", "most": 1.5}], ids=str
+)
+def test_clients_may_join(spec: Any) -> None:
+    """On Flower the table grows during a run: five clients at first, nine from the third round on."""
+    part = build("selector", spec)
+    nine = table_of(9, np.random.default_rng(3))
+    five, seen = nine.of(np.arange(5)), set[int]()
+    start = Params(locked(np.zeros(FLOATS, np.float32)), locked(np.zeros(1, np.int64)))
+
+    def answers(ids: Sequence[int], number: int) -> list[Update]:
+        drawn = {client: params(np.random.default_rng([number, client])) for client in ids}
+        return [told_along(part, Update(client, found, 10, 2, 1.0, 1.0)) for client, found in drawn.items()]
+
+    state = part.init(five, np.arange(5))
+    surveyed = any(fact.name in TRAINED for fact in part.facts)
+    if surveyed:
+        state = part.observe(state, start, answers(range(5), 7))
+    for number in range(12):
+        table, rng = five if number < 2 else nine, np.random.default_rng(number)
+        candidates = part.candidates(table, np.arange(len(table.sizes)), 3, rng)
+        selection = part.select(state, table, candidates, 3, rng)
+        seen |= set(selection.clients)
+        state = part.observe(selection.state, start, answers(selection.clients, number))
+    assert surveyed or part.name in ONE_COHORT or seen & {5, 6, 7, 8}
 
 
 @of_kind("selector", without=SCRIPTED)

@@ -142,6 +142,9 @@ def test_nobody_there_at_first(method, tmp_path):
         "hics",
         "fedcor",
         "clustered_similarity",
+        "fedcbs",
+        "oort",
+        "fedsweep",
     ],
 )
 def test_somebody_comes_late_and_somebody_goes(method):
@@ -230,7 +233,9 @@ def test_node_ids_do_not_matter():
 # ----- resuming
 
 
-@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep"])
+@pytest.mark.parametrize(
+    "method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep", "fedsweep"]
+)
 def test_resumed_is_as_unbroken(method, tmp_path):
     """The ServerApp stops after two rounds and starts again; the nodes have other ids."""
     options = {"cohort": 3, "persist_optimizer": method == "fedavg"}

@@ -1,6 +1,7 @@
 """Sweeps: everybody once, like cohorts, and those who are away."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,35 @@ def test_of_many_clients_some_are_dealt_at_a_time():
     counts = skewed(3 * TOGETHER)
     cohorts = play(Stratified(), counts, 10, 3 * TOGETHER // 10)
     assert sorted(np.concatenate(cohorts).tolist()) == list(range(3 * TOGETHER))
+
+
+def test_more_are_missing_than_are_dealt_at_a_time():
+    """A sweep's last 50 clients in a cohort of 650: 600 of the next sweep join them."""
+    first, second = play(Stratified(), skewed(700), 650, 2)
+    assert len(set(second)) == 650
+    assert set(range(700)) - set(first) <= set(second)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_who_is_away_as_a_sweep_begins_has_a_turn_in_it(seed):
+    """Sweeps of three rounds; a client of the first cohort is away in the fourth round only."""
+    counts = skewed(12, seed=seed)
+    gone = play(Stratified(), counts, 4, 1)[0][0]
+    cohorts = play(Stratified(), counts, 4, 6, away=lambda number: (gone,) if number == 3 else ())
+    assert gone in cohorts[0]
+    assert sorted(cohorts[3] + cohorts[4] + cohorts[5]) == list(range(12))
+
+
+@given(st.integers(1, 20), st.integers(0, 20), st.integers(1, 8), st.integers(0, 99))
+def test_who_is_always_there_takes_part_alike_whoever_comes_and_goes(steady, others, size, seed):
+    rng, times = np.random.default_rng(seed), np.zeros(steady + others, np.int64)
+    gone = rng.random((15, others)) < rng.random(others)
+    cohorts = play(
+        Stratified(), skewed(steady + others), size, 15, away=lambda number: steady + np.flatnonzero(gone[number])
+    )
+    for cohort in cohorts:
+        times[cohort] += 1
+        assert np.ptp(times[:steady]) <= 1
 
 
 def test_nothing_is_known_of_anybody():

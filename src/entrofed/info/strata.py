@@ -1,13 +1,13 @@
-"""Deal clients into groups that are each as much like the whole as possible.
+"""Divide clients into groups with similar labels.
 
-With ``q_gc`` the share of all samples that group g holds of class c, ``q_g`` and ``q_c`` its sums, and ``s_g`` the
-share of the clients that are in g, the imbalance of a division (nats) is::
+Let ``q_gc`` be the share of all samples that are in group g and of class c, ``q_g`` and ``q_c`` its sums, and ``s_g``
+the share of the clients that are in g. The imbalance of a division (nats) is::
 
     D = sum_gc q_gc ln(q_gc / (s_g q_c)) = I(group; class) + KL(q_g || s_g)
 
-what the number of a group tells of a sample's class (the mutual information), plus how unequal the groups' sizes are.
-``I = H(class) - sum_g q_g H(class | g)``: where it is least, the mean entropy of the groups' pooled labels is largest.
-D is 0 if, and only if, all groups hold the same number of samples of each class per client.
+the mutual information of group and class, plus the divergence of the groups' sizes from equal sizes per client.
+``I = H(class) - sum_g q_g H(class | g)``: a small I means a large mean entropy of the groups' pooled labels. D is 0 if
+and only if all groups hold the same number of samples of each class per client.
 """
 
 import numpy as np
@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from entrofed.info.entropy import Floats
 
 WORK = 1 << 24
-"""Logarithms that a division may take; then it is as good as it is."""
+"""Most logarithms that a division computes; then it stops, wherever it is."""
 GAIN = 1e-12
-"""A swap that lowers D by less is not worth it."""
+"""A swap must lower D by more."""
+TINY = 1e-300
+"""In place of 0 in a logarithm."""
 
 
 def imbalance(counts: ArrayLike, group: ArrayLike) -> float:
@@ -37,10 +39,10 @@ def imbalance(counts: ArrayLike, group: ArrayLike) -> float:
 
 
 def deal(counts: ArrayLike, size: int, rng: np.random.Generator) -> list[NDArray[np.int64]]:
-    """Groups of ``size`` clients of small imbalance; what is left over is a smaller group, the last.
+    """Groups of ``size`` clients, the last perhaps smaller, with small imbalance D.
 
-    From a random division on, each client in turn changes places with the client of another group with whom D falls
-    most, until no swap of two lowers it. Which of the many good divisions comes out depends on where it began.
+    Local search from a random division: each client in turn swaps with the client of another group that lowers D most,
+    until no swap of two lowers it, or :data:`WORK` is done. Another ``rng`` finds another division, about as good.
 
     >>> groups = deal([[9, 0], [9, 0], [0, 9], [0, 9]], 2, np.random.default_rng(0))
     >>> sorted(sorted((group >= 2).tolist()) for group in groups)
@@ -53,7 +55,7 @@ def deal(counts: ArrayLike, size: int, rng: np.random.Generator) -> list[NDArray
     number = np.bincount(group)
     pooled = np.zeros((len(number), counts.shape[1]))
     np.add.at(pooled, group, counts)
-    # of D, what a swap changes: the groups' own q ln q, less q_g ln s_g; classes and clients stay as many as they are
+    # a swap changes sum_c q_gc ln q_gc - q_g ln s_g of two groups; q_c and s_g stay
     slope = np.log(number / clients)
     work, swapped = 0, True
     while swapped:
@@ -78,6 +80,6 @@ def deal(counts: ArrayLike, size: int, rng: np.random.Generator) -> list[NDArray
 
 
 def _cost(pooled: Floats, slope: Floats | float) -> Floats:
-    """What a group adds to D, up to what no swap changes."""
-    positive = np.maximum(pooled, 1e-300)
+    """The terms of D that a swap changes."""
+    positive = np.maximum(pooled, TINY)
     return np.asarray((positive * np.log(positive)).sum(axis=-1) - slope * positive.sum(axis=-1))

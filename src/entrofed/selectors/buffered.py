@@ -12,6 +12,7 @@ from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
+from entrofed.selectors.joined import widened
 
 log = logging.getLogger("entrofed")
 
@@ -104,7 +105,8 @@ class BufferedGreedy(Selector):
         resting = buffer[free[buffer]]
         free[resting] = False
         if self.most is not None:
-            barred = np.flatnonzero(free & (state["chosen"] >= self._limit(state, size)))
+            chosen = widened(state["chosen"], len(counts))
+            barred = np.flatnonzero(free & (chosen >= self._limit(state, size)))
             free[barred] = False
             resting = np.concatenate([resting, barred])
         pool = np.flatnonzero(free)
@@ -128,7 +130,7 @@ class BufferedGreedy(Selector):
         kept = np.concatenate([buffer[~np.isin(buffer, picked)], np.array(picked, np.int64)])
         after = {**state, "buffer": kept[max(len(kept) - capacity, 0) :]}
         if self.most is not None:
-            after["chosen"] = state["chosen"] + np.isin(np.arange(len(counts)), picked)
+            after["chosen"] = chosen + np.isin(np.arange(len(counts)), picked)
         return Selection(picked, after, reasons)
 
     def _limit(self, state: PartState, size: int) -> int:

@@ -11,6 +11,7 @@ from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.label_counts import LabelCounts
+from entrofed.selectors.joined import widened
 
 FLOOR = 1e-6
 """The least imbalance: a cohort in perfect balance would be drawn for certain."""
@@ -61,6 +62,7 @@ class ClassBalanced(Selector):
     ) -> Selection:
         """A cohort; the score of each pick is the imbalance with it."""
         counts = clients.told(LabelCounts.name, f"selector {self.name!r}")[among]
+        times = widened(state["times"], len(clients.sizes))
         number, left = int(state["round"]) + 1, np.arange(len(among))
         pooled = np.zeros(counts.shape[1])
         picked: list[int] = []
@@ -70,13 +72,12 @@ class ClassBalanced(Selector):
             logs = -m * np.log(np.maximum(found, FLOOR))
             odds = np.exp(logs - logs.max()) if m > 1 else np.exp(logs)
             if m == 1:
-                odds += self.explore * np.sqrt(1.5 * log(number) / (1 + state["times"][among]))
+                odds += self.explore * np.sqrt(1.5 * log(number) / (1 + times[among]))
             place = int(rng.choice(len(left), p=odds / odds.sum()))
             client = int(among[left[place]])
             reasons.append({"client": client, "score": float(found[place]), "pool": len(left)})
             pooled += counts[left[place]]
             picked.append(client)
             left = np.delete(left, place)
-        times = state["times"].copy()
         times[picked] += 1
         return Selection(picked, {"times": times, "round": np.array(number)}, reasons)

@@ -11,6 +11,7 @@ from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.errors import ConfigError
 from entrofed.facts.loss import Loss
 from entrofed.info.correlation import Posterior, factor
+from entrofed.selectors.joined import widened
 
 
 @dataclass(frozen=True)
@@ -73,9 +74,9 @@ class LossCorrelation(Selector):
         number, count = int(state["round"]), len(clients.sizes)
         told = clients.told(Loss.name, f"selector {self.name!r}")
         losses = np.array([np.nan if loss is None else float(loss) for loss in told], np.float64)
-        changes, when, times = _wide(state["changes"], count), state["when"], _wide(state["times"], count)
+        changes, when, times = widened(state["changes"], count), state["when"], widened(state["times"], count)
         if state["random"]:
-            before = _wide(state["losses"], count, np.nan)
+            before = widened(state["losses"], count, np.nan)
             with np.errstate(invalid="ignore"):
                 change = np.nan_to_num(losses - before, nan=0.0, posinf=0.0, neginf=0.0)
             changes = np.vstack([changes, change])[-self.history :]
@@ -114,9 +115,3 @@ class LossCorrelation(Selector):
             posterior.condition(place)
             left[place] = False
         return reasons
-
-
-def _wide(array: NDArray[Any], count: int, fill: float = 0) -> NDArray[Any]:
-    """The array with a last entry, or column, for each client: some may have joined."""
-    shape = (*array.shape[:-1], count - array.shape[-1])
-    return np.concatenate([array, np.full(shape, fill, array.dtype)], axis=-1)

@@ -13,6 +13,7 @@ from entrofed.core.params import Params
 from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection, Update
 from entrofed.facts.squared_loss import SquaredLoss
+from entrofed.selectors.joined import widened
 
 UNCERTAINTY = 0.1
 UNKNOWN = -1.0
@@ -75,9 +76,10 @@ class Oort(Selector):
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
         """Known clients by score, then new ones by speed, then those who did not answer before."""
-        number, percentile = int(state["round"][0]) + 1, self._paced(state)
-        seconds = np.ones(len(clients.sizes)) if clients.seconds is None else clients.seconds
-        told, tried = state["utility"][among] >= 0, state["tried"].copy()
+        number, percentile, count = int(state["round"][0]) + 1, self._paced(state), len(clients.sizes)
+        seconds = np.ones(count) if clients.seconds is None else clients.seconds
+        utility, last = widened(state["utility"], count, UNKNOWN), widened(state["last"], count)
+        told, tried = utility[among] >= 0, widened(state["tried"], count)
         known, new, silent = among[told], among[~told & ~tried[among]], among[~told & tried[among]]
         scores = self._scores(state, known, number, percentile, seconds)
         exploring = max(self.explore * self.decay ** (number - 1), self.least)
@@ -101,7 +103,8 @@ class Oort(Selector):
             for client in picked
         ]
         tried[picked] = True
-        after = {"tried": tried, "round": np.array([number]), "percentile": np.array([percentile])}
+        after = {"utility": utility, "last": last, "tried": tried}
+        after |= {"round": np.array([number]), "percentile": np.array([percentile])}
         return Selection(picked, {**state, **after}, reasons)
 
     def observe(self, state: PartState, params: Params, updates: Sequence[Update]) -> PartState:

@@ -9,28 +9,29 @@ from numpy.typing import NDArray
 from entrofed.core.parts import Fact, Sees, Selector
 from entrofed.core.types import ClientTable, PartState, Selection
 from entrofed.facts.label_counts import LabelCounts
-from entrofed.info.strata import deal
+from entrofed.info.strata import TINY, deal
+from entrofed.selectors.joined import widened
 
 TOGETHER = 320
-"""Clients that are dealt into cohorts together, where more are waiting; at least two cohorts."""
+"""Most clients that are divided into cohorts at a time, or two cohorts if that is more."""
 
 
 @dataclass(frozen=True)
 class Stratified(Selector):
-    """Deals the clients into cohorts of like labels and sizes; each takes part once before anybody does again.
+    """Divides the clients into cohorts with similar labels; every client takes part once per sweep.
 
-    A sweep (a meta-epoch) goes through all clients. In each of its rounds those who have not had their turn are divided
-    into cohorts so that ``I(cohort; label)``, plus the divergence of the cohorts' sizes from equal ones, is as small as
-    swaps of two clients make it (:mod:`entrofed.info.strata`): the mean entropy of the cohorts' pooled labels is then
-    as large as it gets with all of them in one cohort each. One of the cohorts, drawn by the random start, takes part.
+    A sweep (meta-epoch) is as many rounds as it takes until every client had a turn. In each round, the clients whose
+    turn is still to come are divided into cohorts; swaps of two clients lower ``I(cohort; label)`` plus the KL
+    divergence of the cohorts' sizes from equal ones (:mod:`entrofed.info.strata`), which raises the mean entropy of the
+    cohorts' pooled labels. One of the cohorts, drawn at random, trains.
 
-    Greedy selectors fill a cohort with whoever suits it, and clients that never suit are hardly chosen: FedEntOpt and
-    ``maxent`` train on a few clients again and again. Here all data counts alike, so that over a sweep the labels that
-    were learned from are those of the federation, whatever they are.
+    Greedy selectors such as FedEntOpt and ``maxent`` choose some clients often, and others hardly ever. Here all train
+    equally often.
 
-    Fewer than a cohort left: they take part, and others of the next sweep with them, each the one with whom the
-    cohort's labels are most like those of all. Who is away waits. Of many clients, 320 (or two cohorts) are dealt at a
-    time. Counts may be noised. A client that lies about its counts gets no turn more.
+    If the last clients of a sweep are fewer than a cohort, clients of the next sweep are added one by one: each time
+    the one that brings the pooled labels closest (KL) to those of all clients. A client that is not available keeps its
+    turn; one that drops out after it was chosen has used it. Of many clients, 320 (or two cohorts), drawn at random,
+    are divided at a time. Counts may be noised. False counts do not make a client's turn come more often.
     """
 
     name: ClassVar[str] = "stratified"
@@ -42,28 +43,29 @@ class Stratified(Selector):
     sees: ClassVar[Sees] = "sum"
 
     def init(self, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
-        """Everybody waits for a turn."""
+        """Every client waits for its turn."""
         return {"waiting": np.ones(len(clients.sizes), np.bool_)}
 
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:
-        """One cohort of a division of those who wait."""
+        """One cohort of those whose turn is still to come, and how many these were."""
         counts = clients.told(LabelCounts.name, f"selector {self.name!r}")
-        size, waiting = min(size, len(among)), state["waiting"].copy()
+        size, waiting = min(size, len(among)), widened(state["waiting"], len(counts), fill=True)
         if not size:
             return Selection([], state)
         if not waiting[among].any():
-            waiting[among] = True
+            waiting[:] = True
         pool = among[waiting[among]]
         if len(pool) >= size:
-            some = _some(pool, size * max(TOGETHER // size, 2), rng)
+            some = _some(pool, max(TOGETHER // size, 2) * size, rng)
             cohort = some[deal(counts[some], size, rng)[0]]
             waiting[cohort] = False
         else:
-            others = np.setdiff1d(among, pool)
-            waiting[others] = True
-            added = _fill(counts, pool, _some(others, TOGETHER, rng), size - len(pool))
+            missing = size - len(pool)
+            others = _some(np.setdiff1d(among, pool), max(TOGETHER, missing), rng)
+            added = _closest(counts, pool, others, missing)
+            waiting[:] = True
             waiting[added] = False
             cohort = np.concatenate([pool, added])
         reasons = [{"client": int(client), "pool": len(pool)} for client in cohort]
@@ -71,20 +73,22 @@ class Stratified(Selector):
 
 
 def _some(clients: NDArray[np.int64], most: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """All, or as many as are dealt together."""
+    """All clients, or as many as may be considered, drawn at random."""
     return clients if len(clients) <= most else rng.choice(clients, size=most, replace=False)
 
 
-def _fill(
+def _closest(
     counts: NDArray[np.float64], cohort: NDArray[np.int64], others: NDArray[np.int64], number: int
 ) -> NDArray[np.int64]:
-    """So many of the others, each the one with whom the cohort's labels are most like those of all clients."""
-    pooled, like = counts[cohort].sum(axis=0), np.maximum(counts.sum(axis=0), 1e-300)
+    """So many of the others, each the one that brings the cohort's labels closest to those of all clients."""
+    if number == len(others):
+        return others
+    pooled, target = counts[cohort].sum(axis=0), np.maximum(counts.sum(axis=0), TINY)
     added: list[int] = []
     for _ in range(number):
-        together = np.maximum(pooled + counts[others], 1e-300)
-        together /= together.sum(axis=1, keepdims=True)
-        place = int((together * np.log(together / like)).sum(axis=1).argmin())
+        mixed = np.maximum(pooled + counts[others], TINY)
+        mixed /= mixed.sum(axis=1, keepdims=True)
+        place = int((mixed * np.log(mixed / target)).sum(axis=1).argmin())
         pooled = pooled + counts[others[place]]
         added.append(int(others[place]))
         others = np.delete(others, place)
