@@ -22,7 +22,7 @@ class Momentum(ServerRule):
     Trainable parameters only; float buffers take the weighted average, counters the maximum. The momentum is kept in
     float64. ``beta = 0``, ``lr = 1`` is plain averaging, to the last bit. ``warmup``: in the first so many rounds beta
     rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most. ``growth``:
-    from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by the factor ``lr_decay`` per
+    from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by ``lr_decay`` per
     round, ``growth = 1 / lr_decay`` keeps the product of both constant: clients drift less and less, and the server's
     steps stay as long. ``anneal``: in the last ``anneal`` of T rounds (all, if T is smaller) the rate falls linearly,
     so that the model comes to rest: in round t it is multiplied by ``min((T - t) / anneal, 1)``.
