@@ -272,6 +272,21 @@ def test_what_a_resumed_run_may_not_change(tmp_path):
         run(experiment(rounds=2, method=method, engine={"precision": "bf16"}), folder, resume=True)
 
 
+@pytest.mark.parametrize(
+    "method",
+    [
+        {"server": {"name": "momentum", "anneal": 2}},
+        {"server": {"name": "averaged", "server": {"name": "momentum", "anneal": 2}}},
+        {"name": "hics"},
+    ],
+)
+def test_parts_that_count_the_rounds_are_not_resumed_with_more(tmp_path, method):
+    folder, method = RunFolder(tmp_path), {"cohort": 4, **method}
+    run(experiment(rounds=2, method=method), folder)
+    with pytest.raises(ConfigError, match=r"changed: rounds\."):
+        run(experiment(rounds=3, method=method), folder, resume=True)
+
+
 def test_two_processes_do_not_run_in_one_folder(tmp_path):
     folder = RunFolder(tmp_path)
     with folder.claimed(), pytest.raises(ConfigError, match="another process"):

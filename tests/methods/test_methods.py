@@ -46,13 +46,21 @@ def outcome(folder, chosen):
 
 @pytest.mark.parametrize("method", sorted(known("method")))
 def test_interrupted_and_spread_over_processes(tmp_path, two_workers, method):
-    whole, halves = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves")
-    long, short = experiment(method, 4), experiment(method, 2)
-    run(long, whole, backend=InlineBackend())
-    run(short, halves, backend=two_workers)
-    run(long, halves, backend=two_workers, resume=True)
-    (one, records), (two, again) = outcome(whole, long), outcome(halves, long)
+    def interrupt(record):
+        if record.round == 1:
+            raise KeyboardInterrupt
+
+    whole, halves, chosen = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "halves"), experiment(method, 4)
+    run(chosen, whole, backend=InlineBackend())
+    with pytest.raises(KeyboardInterrupt):
+        run(chosen, halves, backend=two_workers, observer=interrupt)
+    run(chosen, halves, backend=two_workers, resume=True)
+    (one, records), (two, again) = outcome(whole, chosen), outcome(halves, chosen)
     assert records == again
+    for kept, kept_too in ((one.selector, two.selector), (one.server, two.server)):
+        assert kept.keys() == kept_too.keys()
+        for name, array in kept.items():
+            np.testing.assert_array_equal(array, kept_too[name])
     np.testing.assert_array_equal(one.params.values, two.params.values)
     assert sorted(one.client_states) == sorted(two.client_states)
     for client in one.client_states:

@@ -79,7 +79,8 @@ class RunFolder(StoredRun):
             )
         before, now = flat(self.experiment().decisive()), flat(experiment.decisive())
         faults, schedule = experiment.faults, experiment.method.schedule
-        by_rounds = faults.joining or faults.leaving or (schedule is not None and schedule.kind == "cosine")
+        by_rounds = faults.joining or faults.leaving or experiment.method.recipe.by_rounds
+        by_rounds = by_rounds or (schedule is not None and schedule.kind == "cosine")
         free = {"data.path", "data.test"}  # files may move: their content is compared, see check_data
         free |= set() if by_rounds else {"rounds"}  # where nothing that happens depends on how many there are
         changed = [key for key in {**before, **now} if before.get(key) != now.get(key) and key not in free]

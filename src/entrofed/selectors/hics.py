@@ -59,6 +59,11 @@ class HierarchicalClusters(BiasTable):
         """Nobody was asked."""
         return {**super().init(clients, participants), "round": np.zeros((), np.int64)}
 
+    @property
+    def by_rounds(self) -> bool:
+        """Its temperature falls until the last round."""
+        return True
+
     def select(
         self, state: PartState, clients: ClientTable, among: NDArray[np.int64], size: int, rng: np.random.Generator
     ) -> Selection:

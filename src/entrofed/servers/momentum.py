@@ -22,10 +22,10 @@ class Momentum(ServerRule):
     Trainable parameters only; float buffers take the weighted average, counters the maximum. The momentum is kept in
     float64. ``beta = 0``, ``lr = 1`` is plain averaging, to the last bit. ``warmup``: in the first so many rounds beta
     rises in equal steps, ``beta t / warmup`` in round t from 0 on, because early updates disagree most. ``growth``:
-    from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by ``lr_decay`` a round,
-    ``growth = 1 / lr_decay`` keeps the product of both: clients drift ever less, and the server goes on as far.
-    ``anneal``: in the last so many rounds the rate falls in equal steps to 0, so that the model comes to rest:
-    ``(T - t) / anneal`` times what it would be in round t of T.
+    from round ``hold`` on the rate is ``lr growth^(t - hold)``. Where clients' rates fall by ``lr_decay`` per
+    round, ``growth = 1 / lr_decay`` keeps the product of both constant: clients drift less and less, and the server's
+    steps stay as long. ``anneal``: in the last ``anneal`` of T rounds (all, if T is smaller) the rate falls linearly,
+    so that the model comes to rest: in round t it is multiplied by ``min((T - t) / anneal, 1)``.
     """
 
     name: ClassVar[str] = "momentum"
@@ -57,6 +57,11 @@ class Momentum(ServerRule):
             )
         if self.hold and self.growth == 1:
             raise ConfigError(f"server {self.name!r}: hold = {self.hold} does nothing without growth; leave it out")
+
+    @property
+    def by_rounds(self) -> bool:
+        """If the rate falls towards the end."""
+        return self.anneal > 0
 
     def init(self, params: Params, clients: ClientTable, participants: NDArray[np.int64]) -> PartState:
         """No momentum."""

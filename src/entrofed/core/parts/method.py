@@ -101,6 +101,11 @@ class Method:
         """The most that any part must see of a round's updates; with ``sum``, it runs under secure aggregation."""
         return max((part.sees for part in self.parts), key=get_args(Sees).index)
 
+    @property
+    def by_rounds(self) -> bool:
+        """Whether what any part does depends on how many rounds are planned."""
+        return any(part.by_rounds for part in self.parts)
+
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
         """What clients must tell, each fact once."""

@@ -38,6 +38,11 @@ class Part(Protocol):
         return "models"
 
     @property
+    def by_rounds(self) -> bool:
+        """Whether what it does depends on how many rounds are planned; such a run cannot be resumed with more."""
+        return False
+
+    @property
     def pools(self) -> bool:
         """Whether it needs the label counts of all clients together, and nobody's alone: they come as a secure sum."""
         return False
@@ -69,6 +74,11 @@ class Wrapper(Part, Protocol):
     def sees(self) -> Sees:
         """The other part's."""
         return self.wrapped.sees
+
+    @property
+    def by_rounds(self) -> bool:
+        """The other part's."""
+        return self.wrapped.by_rounds
 
 
 class Named(Protocol):
