@@ -144,7 +144,7 @@ def test_nobody_there_at_first(method, tmp_path):
         "clustered_similarity",
         "fedcbs",
         "oort",
-        "fedsweep",
+        "stratified",
     ],
 )
 def test_somebody_comes_late_and_somebody_goes(method):
@@ -234,7 +234,7 @@ def test_node_ids_do_not_matter():
 
 
 @pytest.mark.parametrize(
-    "method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep", "fedsweep"]
+    "method", ["fedavg", "scaffold", "fedentopt", "moon", "fedadam", "minimax_sim", "fedep", "stratified"]
 )
 def test_resumed_is_as_unbroken(method, tmp_path):
     """The ServerApp stops after two rounds and starts again; the nodes have other ids."""
