@@ -71,7 +71,7 @@ def test_a_sentence_for_each_table():
     ]
     assert said(runs_of({"FedAvg": (0.8,)})) == ["Not run yet: Entropy."]
     assert said(runs_of({"Entropy": (0.8,)})) == [
-        "Entropy: nothing is shown; it had not settled, or the runs of all others are missing or had not settled."
+        "Entropy: nothing is shown; it had not settled, or the others are missing or had not settled."
     ]
     [sentence] = said([run for run in runs_of(VALUES, CELLS) if run.seed == 0])
     assert "one seed a cell, so that nothing is shown, against FedAvg (+3.00)" in sentence
@@ -293,7 +293,7 @@ def test_cut_runs_are_marked(tmp_path):
     assert "| 5, cut, unsettled |" in text
     assert "1 unsettled" in text
     assert "| **undecided** | not run to the end: FedAvg |" in text
-    assert "Entropy: nothing is shown; it had not settled, or the runs of all others" in text
+    assert "Entropy: nothing is shown; it had not settled, or the others" in text
 
 
 def test_where_less_is_better():

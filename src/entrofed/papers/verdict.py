@@ -229,10 +229,8 @@ def _collapsed(results: Sequence[Result]) -> Iterator[str]:
         usual, best = median(others) if others else 0.0, max(known)
         beside = f"other seeds end at {100 * usual:.1f} %"
         if last < COLLAPSED * best:
-            words = (
-                f"collapsed to an accuracy of {100 * last:.1f} % after the last round (its best was {100 * best:.1f} %"
-            )
-            yield f"{run.column}, seed {run.seed}: {words}" + (f", {beside})" if others else ")")
+            words = f"{run.column}, seed {run.seed}: collapsed to an accuracy of {100 * last:.1f} % after the last round"
+            yield f"{words} (its best was {100 * best:.1f} %" + (f", {beside})" if others else ")")
         elif last < COLLAPSED * usual:
             yield f"{run.column}, seed {run.seed}: never above an accuracy of {100 * best:.1f} % ({beside})"
 

@@ -122,7 +122,7 @@ def sentences(table: Table, judged: Sequence[Verdict], rows: Sequence[Pooled], u
     for own in table.own:
         mine = [row for row in rows if row.method == own]
         if not mine and own in run:
-            yield f"{own}: nothing is shown; it had not settled, or the runs of all others are missing or had not settled."
+            yield f"{own}: nothing is shown; it had not settled, or the others are missing or had not settled."
         if not mine:
             continue
         rivals = [row for row in mine if row.against not in table.controls]
