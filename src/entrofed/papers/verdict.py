@@ -222,17 +222,18 @@ def _collapsed(results: Sequence[Result]) -> Iterator[str]:
     for run in results:
         known = [value for value in run.series["accuracy"] if value is not None]
         last = run.value("accuracy")
+        who = f"{run.column}, seed {run.seed}"
         if last is None or not known:
-            yield f"{run.column}, seed {run.seed}: diverged, and left out"
+            yield f"{who}: diverged, and left out"
             continue
         others = [o.value("accuracy") or 0.0 for o in results if o.column == run.column and o.seed != run.seed]
         usual, best = median(others) if others else 0.0, max(known)
         beside = f"other seeds end at {100 * usual:.1f} %"
         if last < COLLAPSED * best:
-            words = f"{run.column}, seed {run.seed}: collapsed to an accuracy of {100 * last:.1f} % after the last round"
+            words = f"{who}: collapsed to an accuracy of {100 * last:.1f} % after the last round"
             yield f"{words} (its best was {100 * best:.1f} %" + (f", {beside})" if others else ")")
         elif last < COLLAPSED * usual:
-            yield f"{run.column}, seed {run.seed}: never above an accuracy of {100 * best:.1f} % ({beside})"
+            yield f"{who}: never above an accuracy of {100 * best:.1f} % ({beside})"
 
 
 def _warnings(lines: Sequence[Line]) -> tuple[str, ...]:
