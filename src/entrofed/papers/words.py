@@ -27,11 +27,10 @@ def number(value: float, spread: float | None, unit: str) -> str:
 def signed(value: float, unit: str) -> str:
     """A difference.
 
-    >>> signed(-0.004, "percent"), signed(-2.5, "rounds")
-    ('+0.00', '-2.5')
+    >>> signed(-0.0, "percent"), signed(-0.004, "percent"), signed(2.5, "rounds")
+    ('+0.00', '-0.00', '+2.5')
     """
-    digits = _digits(unit)
-    return f"{round(value, digits) + 0.0:+.{digits}f}"  # + 0.0: no negative zero
+    return f"{value + 0.0:+.{_digits(unit)}f}"  # + 0.0: no negative zero
 
 
 def _digits(unit: str) -> int:
