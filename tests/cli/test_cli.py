@@ -665,6 +665,9 @@ def test_papers_tables_are_listed(go: Go) -> None:
     assert one.code == 0
     assert "cifar10-dir0.1" in one.out
     assert "52.80" in one.out
+    picture = go("papers", "fedentopt/fig3")  # which has no numbers
+    assert picture.code == 0
+    assert "cifar100-c2-9" in picture.out
     assert go("papers", "fedentopt/table9").code == 2
 
 

@@ -130,6 +130,7 @@ def test_the_page(tmp_path):
     assert "the test set is not looked at" in page
     assert "| `mine` | joined | 3.00 | b |" in page
     assert "](page/ranks.svg)" in page
+    assert "Mean rank over 3 pairs of a federation and a seed; methods that share a letter" in page
     assert "mean rank" in (tmp_path / "page" / "ranks.svg").read_text()
     assert "| `fedavg` | 37.50 ± 7.50 |" in page
     assert "lr 0.05 | 70.00 |" in page

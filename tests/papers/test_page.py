@@ -58,30 +58,103 @@ def test_cells_of_ours_do_not_count_beside_the_papers():
     assert Pool(IRIS, runs_of(VALUES, ("heart-unique",))).gains()[0].cells == 1
 
 
+def said(runs, path=IRIS):
+    pool = Pool(path, runs)
+    return list(sentences(pool.table, pool.judged, pool.gains(), "percent"))
+
+
 def test_a_sentence_for_each_table():
-    table = find(IRIS)[1]
-    rows = Pool(IRIS, runs_of(VALUES, CELLS)).gains()
-    assert list(sentences(table, rows, "percent")) == [
+    assert said(runs_of(VALUES, CELLS)) == [
         "Entropy, over 3 cells with 3 seeds: shown better than FedAvg (+3.00); not shown to differ from FedProx "
         "(+0.33); beside its controls shown worse than equal weights (-7.00); not shown to differ from its own weights "
         "shuffled (+0.00)."
     ]
-    assert list(sentences(table, [], "percent")) == [
-        "Entropy: nothing is shown; its runs, or those of all others, are missing or had not settled."
+    assert said(runs_of({"FedAvg": (0.8,)})) == ["Not run yet: Entropy."]
+    assert said(runs_of({"Entropy": (0.8,)})) == [
+        "Entropy: nothing is shown; it had not settled, or the others are missing or had not settled."
     ]
-    once = Pool(IRIS, [run for run in runs_of(VALUES, CELLS) if run.seed == 0]).gains()
-    [sentence] = sentences(table, once, "percent")
+    [sentence] = said([run for run in runs_of(VALUES, CELLS) if run.seed == 0])
     assert "one seed a cell, so that nothing is shown, against FedAvg (+3.00)" in sentence
     assert "beside its controls one seed a cell, so that nothing is shown, against equal weights (-7.00)" in sentence
     assert "better" not in sentence
+    more = runs_of({"FedProx": VALUES["FedProx"], "Entropy": VALUES["Entropy"][:1]}, ("heart",))
+    assert said([*runs_of(VALUES, CELLS), *more])[0].startswith("Entropy, over 3 to 4 cells with 1 to 3 seeds: ")
+
+
+def test_readings_and_variants_that_were_not_run_are_named():
+    runs = [
+        Result("fedep/table2", "mnist-dir1", label, 0, "1", "", {name: [value] * 10 for name in SERIES})
+        for label, value in (("FedAvg", 0.5), ("FedEP-authors", 0.6))
+    ]
+    *_, last = said(runs, "fedep/table2")
+    assert last == "Not run yet: FedEP-printed, FedEP-paper, FedEP-smoothed, FedEP-histogram."
+    found = [claim for claim in judge_claims("fedep/table2", runs) if "alpha 1" in claim.claim.says]
+    assert [(claim.column, bool(claim.rounds)) for claim in found] == [
+        ("FedEP-printed", False),
+        ("FedEP-paper", False),
+        ("FedEP-authors", True),
+        ("FedEP-smoothed", False),
+        ("FedEP-histogram", False),
+    ]
+    none = [claim.column for claim in judge_claims("fedep/table2", runs[:1]) if "alpha 1" in claim.claim.says]
+    assert none == ["FedEP"]  # one line, if there is no reading to tell apart
+
+
+def test_the_page_says_what_was_not_run(tmp_path):
+    runs = runs_of({"FedAvg": (0.80, 0.81, 0.82), "Entropy": (0.90, 0.91, 0.92)})
+    text = write_page(runs, tmp_path / "results.md")[0].read_text()
+    assert "- Cells of which nothing was run yet: heart, pumpkin, seeds, heart-unique." in text
+    assert "- not run yet: FedOpt, FedProx, Uniform, Entropy-permuted" in text
+    assert "| 1 of 4 | 3 | 10 |" in text  # a claim about four tables, of which one was run
+
+
+def test_a_claim_of_a_least_gain():
+    """At alpha 1 FedEP is said to be ahead by more than 10 points."""
+
+    def verdict(*gains):
+        values = dict.fromkeys(("FedAvg", "SCAFFOLD", "FedProx"), 0.5)
+        runs = [
+            Result("fedep/table2", cell, column, seed, "1", "", {name: [value] * 10 for name in SERIES})
+            for cell in ("mnist-dir1", "fashion-mnist-dir1")
+            for seed, gain in enumerate(gains)
+            for column, value in (values | {"FedEP-authors": 0.5 + gain}).items()
+        ]
+        claims = {(claim.claim.by, claim.column): claim for claim in judge_claims("fedep/table2", runs)}
+        found = claims[0.1, "FedEP-authors"]
+        assert all(shown(row) == "better" for row in found.rows)
+        return found.verdict
+
+    assert verdict(0.20, 0.21, 0.22) == "holds"
+    assert verdict(0.02, 0.021, 0.022) == "does not hold"  # ahead, by two points
+    assert verdict(0.08, 0.09, 0.10) == "undecided"  # by nine, but it may be ten
+
+
+def test_intervals_of_differences_of_shares_are_possible(tmp_path):
+    runs = runs_of({"FedAvg": (0.1, 0.9, 0.1), "Entropy": (0.9, 0.1, 0.9)})
+    text = write_page(runs, tmp_path / "results.md")[0].read_text()
+    assert "| Entropy | FedAvg | 1 | 3 | +26.67 | -100.00..+100.00 |" in text
+
+
+def test_one_seed_and_fewer_rounds_are_marked_below_a_figure(tmp_path):
+    runs = runs_of({"FedAvg": (0.8,)})
+    text = write_page(runs, tmp_path / "results.md")[0].read_text()
+    assert "Drawn from the stored runs, one seed. Not run yet: heart; pumpkin; seeds." in text
+    cut = [replace(run, series={name: values[:5] for name, values in run.series.items()}) for run in runs]
+    text = write_page(cut, tmp_path / "results.md")[0].read_text()
+    assert "one seed. Of fewer rounds than the paper's: iris: FedAvg. Not run yet:" in text
+    text = write_page(runs_of({"FedAvg": (0.8, 0.9)}), tmp_path / "results.md")[0].read_text()
+    assert "Drawn from the stored runs, 2 seeds: means, with the least and the greatest." in text
 
 
 def test_a_family_says_what_it_holds():
     table = find(IRIS)[1]
     judged = verdicts(IRIS, runs_of(VALUES, CELLS), metrics=("accuracy",))
-    assert family_words(table, judged).startswith(
-        "One family of 12 tests, corrected together: Entropy against FedAvg, FedProx, Uniform, Entropy-permuted, in 3"
+    assert family_words(table, judged) == (
+        "One family of 12 tests, corrected together: Entropy against FedAvg, FedProx, Uniform, Entropy-permuted, in 3 "
+        "cells; shuffled weights only against those they shuffle."
     )
+    plain = {label: values for label, values in VALUES.items() if label != "Entropy-permuted"}
+    assert "shuffled" not in family_words(table, verdicts(IRIS, runs_of(plain), metrics=("accuracy",)))
 
 
 def test_claims_are_judged():
@@ -220,7 +293,7 @@ def test_cut_runs_are_marked(tmp_path):
     assert "| 5, cut, unsettled |" in text
     assert "1 unsettled" in text
     assert "| **undecided** | not run to the end: FedAvg |" in text
-    assert "nothing is shown; its runs, or those of all others, are missing or had not settled" in text
+    assert "Entropy: nothing is shown; it had not settled, or the others" in text
 
 
 def test_where_less_is_better():
@@ -235,7 +308,7 @@ def test_where_less_is_better():
         for label, best in (("FedAvg", 5), ("FedEP-authors", 3), ("SCAFFOLD", 3), ("FedProx", 6))
         for seed in range(3)
     ]
-    found = [claim for claim in judge_claims("fedep/table2", runs) if claim.claim.metric == "convergence"]
+    found = [claim for claim in judge_claims("fedep/table2", runs) if claim.claim.metric and claim.rounds]
     assert [claim.column for claim in found] == ["FedEP-authors"]
     [avg, scaffold, prox] = found[0].rows
     assert (avg.difference, scaffold.difference, prox.difference) == (2, 0, 3)
@@ -243,7 +316,7 @@ def test_where_less_is_better():
     assert found[0].verdict == "undecided"  # SCAFFOLD is as fast
     why = claim_cells(found[0], find("fedep/table2")[1])[2]
     assert why.startswith("the first evaluated round with 95 % of the run's best macro F1, rounds (less is better); ")
-    assert "; FedAvg -2.000 (-2.000..-2.000); SCAFFOLD +0.000 (+0.000..+0.000) open; " in why  # two rounds fewer
+    assert "; FedAvg -2.0 (-2.0..-2.0); SCAFFOLD +0.0 (+0.0..+0.0) open; " in why  # two rounds fewer
 
 
 def test_gains_of_a_table_of_gains_are_over_the_other_table():

@@ -24,8 +24,9 @@ def results_chart(
         columns: The order of the rows of a panel.
         axis: What is measured, with its unit.
     """
-    who = alt.Color("who:N", scale=alt.Scale(domain=[*NAMES], range=[*NAMES.values()]), title=None)
-    shape = alt.Shape("who:N", scale=alt.Scale(domain=[*NAMES], range=["circle", "diamond"]), title=None)
+    known = [OURS, PAPERS] if any(row["paper"] is not None for row in rows) else [OURS]
+    who = alt.Color("who:N", scale=alt.Scale(domain=known, range=[NAMES[name] for name in known]), title=None)
+    shape = alt.Shape("who:N", scale=alt.Scale(domain=known, range=["circle", "diamond"][: len(known)]), title=None)
     y = alt.Y("column:N", sort=list(columns), title=None)
     x = alt.X("value:Q", title=axis, scale=alt.Scale(zero=False))
     span = alt.Chart().mark_rule(strokeWidth=2).encode(y=y, x=x, x2="high:Q", color=who)

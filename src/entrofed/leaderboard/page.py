@@ -87,7 +87,7 @@ def _overview(board: Board, found: Standing, picture: str) -> Iterator[str]:
     yield from ["", "## All federations", ""]
     yield from table_lines(["method", "", "mean rank", "group", *places], rows)
     if found.ranks:
-        words = rank_rows(found.ranks)[1].replace("cells", "federations").replace("columns", "methods")
+        words = rank_rows(found.ranks)[1].replace("a cell", "a federation").replace("columns", "methods")
         yield from [
             "",
             f"{words[0].upper()}{words[1:]}. Ranks, and the gains below, are over {', '.join(found.counted)}.",

@@ -20,8 +20,9 @@ class ClaimVerdict:
     claim: Claim
     column: str
     verdict: str
-    """holds: better than all, and shown; does not hold: worse than one, and shown, or the interval of the gain has 0 in
-    it and ends below half of what the paper reports; else undecided, as with fewer than three seeds in a cell."""
+    """holds: better than all, and shown, by what is claimed at least; does not hold: worse than one, and shown, or the
+    interval of the gain has 0 in it and ends below half of what the paper reports, or it ends below what is claimed;
+    else undecided, as with fewer than three seeds in a cell."""
     rows: tuple[Pooled, ...]
     """Against each of the others; negative differences are against the claim, also where less is better."""
     missing: tuple[str, ...]
@@ -33,18 +34,15 @@ class ClaimVerdict:
 
 
 def judge_claims(path: str, results: Sequence[Result]) -> list[ClaimVerdict]:
-    """Every claim of a table, run or not; of what can be read in several ways, one for each reading that was run."""
+    """Every claim of a table, run or not; of what can be read in several ways, one for each, if any of them was run."""
     table = find(path)[1]
     found = []
     for claim in table.claims:
         pool = Pool(path, results, claim.metric)
         judged = [verdict for verdict in pool.judged if verdict.cell.id in claim.cells]
-        columns = [
-            column
-            for column in table.readings.get(claim.column, (claim.column,))
-            if any(line.column == column for verdict in judged for line in verdict.lines)
-        ]
-        found += [_judge(pool, claim, column, judged) for column in columns or [claim.column]]
+        readings = table.readings.get(claim.column, ())
+        any_run = {line.column for verdict in judged for line in verdict.lines} & {*readings}
+        found += [_judge(pool, claim, column, judged) for column in (readings if any_run else [claim.column])]
     return found
 
 
@@ -65,10 +63,11 @@ def _judge(pool: Pool, claim: Claim, column: str, judged: Sequence[Verdict]) -> 
     missing = [other for other in claim.over if other not in {row.against for row in rows}]
     verdict = "undecided"
     enough = [row for row in rows if row.seeds[0] >= FEW]
-    if any(shown(row) == "worse" or _below(row, reported.get(row.against)) for row in enough):
+    if any(shown(row) == "worse" or _below(row, reported.get(row.against), claim.by) for row in enough):
         verdict = "does not hold"
-    elif rows and not missing and all(shown(row) == "better" for row in rows) and len(enough) == len(rows):
-        verdict = "holds"
+    elif rows and not missing and len(enough) == len(rows):
+        ahead = all(shown(row) == "better" and row.difference >= claim.by for row in rows)
+        verdict = "holds" if ahead else "undecided"
     rounds = sorted({line.rounds for one in judged for line in one.lines if line.column == column})
     return ClaimVerdict(claim, column, verdict, tuple(rows), tuple(missing), reported, tuple(controls), tuple(rounds))
 
@@ -79,12 +78,16 @@ def _turned(row: Pooled) -> Pooled:
     return replace(row, difference=-row.difference, low=low, high=high, wins=row.losses, losses=row.wins)
 
 
-def _below(row: Pooled, reported: float | None) -> bool:
-    """Whether no gain is shown, there may be none, and one half as large as the paper's is excluded.
+def _below(row: Pooled, reported: float | None, least: float = 0.0) -> bool:
+    """Whether no gain is shown, there may be none, and one half as large as the paper's is excluded; or the least.
 
     Half, for a claim to be ahead does not fall because a rival came off better here than in the paper; nor does it
     while every pair was won: then more seeds may show a gain that is smaller than the paper's.
     """
-    if row.low is None or row.high is None or reported is None or shown(row) != "open" or not row.losses:
+    if row.low is None or row.high is None:
+        return False
+    if least and row.high < least:
+        return True
+    if reported is None or shown(row) != "open" or not row.losses:
         return False
     return row.low <= 0 and row.high < reported / 2

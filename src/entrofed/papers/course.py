@@ -37,7 +37,7 @@ def course_rows(results: Iterable[Result], columns: Sequence[str]) -> list[list[
         rows.append(
             [
                 column,
-                f"{mean(distinct):g}",
+                f"{mean(distinct):.1f}".removesuffix(".0"),
                 f"{mean(entropies):.3f}" if entropies else "",
                 f"{mean(weights):.3f}" if weights else "",
                 f"{mean(traffic):.1f}",

@@ -37,7 +37,7 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
         counts = dealt(found.deal)
         return partition_chart(counts, [str(c) for c in range(counts.shape[1])])
     cells = _cells(found)
-    runs = [run for run in longest(results) if _shows(paper, found, run)]
+    runs = drawn_from(paper, found, results)
     table = paper.tables[found.table]
     if found.series == ("confusion",):
         order = [label for label in table.runs if any(run.column == label for run in runs)]
@@ -63,6 +63,21 @@ def figure(paper: Paper, found: Figure, results: Iterable[Result]) -> alt.TopLev
     datasets = {table.cells[cell].setting["data"]["name"] for cell in cells}
     in_a_row = len(found.series) if len(found.series) > 1 else 3
     return curves_chart(rows, columns, found.axis, axis, in_a_row, shared=bool(axis) and len(datasets) == 1)
+
+
+def drawn_from(paper: Paper, found: Figure, results: Iterable[Result]) -> list[Result]:
+    """The runs that show in a figure."""
+    return [run for run in longest(results) if _shows(paper, found, run)]
+
+
+def shortened(paper: Paper, found: Figure, results: Iterable[Result]) -> list[str]:
+    """What of a figure is drawn from runs of fewer rounds than the paper's (``CELL: COLUMN, COLUMN``)."""
+    columns: dict[str, list[str]] = {}
+    for run in drawn_from(paper, found, results):
+        cell = paper.tables[found.table].cells[run.cell]
+        if run.rounds < cell.experiment(cell.columns[run.column])["rounds"]:
+            columns.setdefault(run.cell, []).append(run.column)
+    return [f"{cell}: {', '.join(dict.fromkeys(labels))}" for cell, labels in columns.items()]
 
 
 def lacking(paper: Paper, found: Figure, results: Iterable[Result]) -> list[str]:

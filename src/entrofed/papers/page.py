@@ -13,7 +13,7 @@ from entrofed.charts.save import save_chart
 from entrofed.files import write_whole
 from entrofed.papers.claims import judge_claims
 from entrofed.papers.course import COURSE_HEAD, course_rows
-from entrofed.papers.figures import dealt, dealt_words, figure, lacking, undrawn
+from entrofed.papers.figures import dealt, dealt_words, drawn_from, figure, lacking, shortened, undrawn
 from entrofed.papers.pooled import Pool, shown
 from entrofed.papers.reported import METRICS, SPREADS, Figure, Paper, Table
 from entrofed.papers.results import LAST, STEADY, Result
@@ -23,9 +23,12 @@ from entrofed.papers.words import (
     CLAIM,
     GAINS,
     POOLED,
+    absent_words,
     claim_cells,
     family_words,
+    from_to,
     gain_cells,
+    lacking_words,
     line_cells,
     ordering_words,
     other_metrics,
@@ -55,7 +58,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
                 "",
                 f"## {paper.title}",
                 "",
-                f"{', '.join(paper.authors)}. {paper.venue or ''} {paper.year or ''}".strip(),
+                f"{', '.join(paper.authors)}. {paper.venue}" + (f" ({paper.year})" if paper.year else ""),
             ]
         for table in tables:
             path = f"{paper.name}/{table.id}"
@@ -75,7 +78,7 @@ def write_page(results: list[Result], output: Path) -> list[Path]:
                 lines += [f"![{paper.name}/{found.id}: {found.caption}](images/{picture.name})"]
     head = [*_head(played), *table_lines(GLANCE, glance)]
     if told:
-        head += ["", "## What the papers claim", "", CLAIMS_WORDS, "", *table_lines(("table", *CLAIM), told)]
+        head += ["", "## What is claimed", "", CLAIMS_WORDS, "", *table_lines(("table", *CLAIM), told)]
     if absent := undrawn(papers().values(), results):
         rows = [(f"{paper.name}/{found.id}", found.caption, played_by(paper, found)) for paper, found in absent]
         lines += ["", "## Figures that are not drawn yet", "", ABSENT_WORDS, ""]
@@ -88,11 +91,16 @@ def _said(paper: Paper, found: Figure, results: Sequence[Result]) -> str:
     """What a figure is drawn from, and what it lacks."""
     if found.deal is not None:
         return f"The partition of the paper's figure, drawn again with its seed. {dealt_words(dealt(found.deal))}"
-    words = "means over seeds, with the least and the greatest"
+    many = sorted(Counter((run.cell, run.column) for run in drawn_from(paper, found, results)).values())
+    seeds = "one seed" if many[-1] == 1 else f"{from_to(many)} seeds"
+    words = "means, with the least and the greatest"
     if found.series == ("confusion",):
-        words = "the matrices of all seeds after the last round, added up"
+        words = "the matrices after the last round, added up"
+    said = f"Drawn from the stored runs, {seeds}" + ("." if many[-1] == 1 else f": {words}.")
+    if cut := shortened(paper, found, results):
+        said += f" Of fewer rounds than the paper's: {'; '.join(cut)}."
     left = lacking(paper, found, results)
-    return f"Drawn from the stored runs: {words}." + (f" Not run yet: {'; '.join(left)}." if left else "")
+    return said + (f" Not run yet: {'; '.join(left)}." if left else "")
 
 
 def played_by(paper: Paper, found: Figure) -> str:
@@ -102,13 +110,15 @@ def played_by(paper: Paper, found: Figure) -> str:
 
 ABSENT_WORDS = "Nothing is stored of what they show; no number stands in for it."
 CLAIMS_WORDS = (
-    "*holds*: the difference from every other column is shown, over the cells and seeds there are; *does not hold*: a "
-    "difference the other way is shown, or none is, the interval has 0 in it and ends below half of the gain that the "
-    "paper reports; else *undecided*, also where nothing was run yet, or with fewer than three seeds in a cell. "
-    "Differences are those of the claim's column less the other's, with their 95 % interval, and the paper's over the "
-    "same cells; *better*, *worse* and *open* (no difference is shown) are by the t-test after Holm's correction over "
-    "the columns named in the line, so that an interval may lie beside 0 where the test leaves it open. Cut runs that "
-    "had not settled decide nothing."
+    "*holds*: the difference from every other column is shown, over the cells and seeds there are, which may be fewer "
+    "than the claim is about (*cells*); *does not hold*: a difference the other way is shown, or none is, the interval "
+    "has 0 in it and ends below half of the gain that the paper reports; else *undecided*, also where nothing was run "
+    "yet, or with fewer than three seeds in a cell. Of a claim that names the least gain, the difference must reach "
+    "it, and an interval that ends below it decides against. Differences are those of the claim's column less the "
+    "other's, with their 95 % interval, and the paper's over the same cells; *better*, *worse* and *open* (no "
+    "difference is shown) are by the t-test after Holm's correction over the columns that the claim is about, and for "
+    "controls over these, so that an interval may lie beside 0 where the test leaves it open, and a column may be open "
+    "in its table, where more pairs are corrected together. Cut runs that had not settled decide nothing."
 )
 
 
@@ -154,13 +164,13 @@ def _head(results: Sequence[Result]) -> Iterator[str]:
     yield (
         f"Runs for fewer rounds than the paper's are marked, and count for nothing unless they had settled: over the "
         f"last {LAST} evaluated rounds the standard deviation is at most {STEADY * 100:g} point, and so is the change "
-        f"(slope of the least squares line, times {LAST}). A run is called collapsed if its last accuracy is below "
-        f"{COLLAPSED:.0%} of its best, or of the median of the column's other seeds."
+        f"(slope of the least squares line, times {LAST}). A run is named if its last accuracy is below "
+        f"{100 * COLLAPSED:.0f} % of its best, so that it collapsed, or of the median of the column's other seeds."
     )
     yield ""
     yield (
         "At a glance, over the cells below: how many of the paper's ordered pairs of columns come out in its order, on "
-        "the seeds that both have; in how many comparisons the paper's own method is ahead of another column, there "
+        "the seeds that both have; in how many comparisons the table's own method is ahead of another column, there "
         "and here; and for how many of the pooled ones a difference is shown."
     )
     yield ""
@@ -242,8 +252,10 @@ def _table(paper: Paper, pool: Pool, pooled: Sequence[Pooled], picture: str, res
         yield f"The paper's spread: {SPREADS[table.spread]}."
     for column, readings in table.readings.items():
         yield f"{column} can be read in {len(readings)} ways, each beside the paper's {column}: {', '.join(readings)}."
-    yield from ["", *(f"- {sentence}" for sentence in sentences(table, pooled, unit))]
-    yield from ["", f"![{path}: ours and the paper's]({picture})"]
+    said = sentences(table, judged, pooled, unit)
+    yield from ["", *(f"- {sentence}" for sentence in (*said, absent_words(table, judged)) if sentence)]
+    shown_are = "ours and the paper's" if any(verdict.cell.values for verdict in judged) else "ours"
+    yield from ["", f"![{path}: {shown_are}]({picture})"]
     if pooled:
         yield from ["", *table_lines(POOLED, (pooled_cells(row, unit) for row in pooled))]
     if found := pool.ranks():
@@ -257,7 +269,7 @@ def _table(paper: Paper, pool: Pool, pooled: Sequence[Pooled], picture: str, res
             ["column", f"ours, {verdict.unit}", "95 % interval", "n", "rounds", "paper", "off"],
             (line_cells(line, verdict.unit) for line in verdict.lines),
         )
-        words = [*ordering_words(verdict), *verdict.warnings, *verdict.collapsed]
+        words = [*ordering_words(verdict), *verdict.warnings, *verdict.collapsed, *lacking_words(verdict)]
         yield from ["", *(f"- {word}" for word in words)]
         yield from ["", "<details><summary>In pairs, by other figures, and what it cost</summary>"]
         if verdict.gains:

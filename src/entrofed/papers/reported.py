@@ -99,6 +99,8 @@ class Claim:
     """By which; None: by what the table is judged by."""
     less: bool = False
     """Whether it is ahead with less of it."""
+    by: float = 0.0
+    """By how much at least, in the table's unit."""
 
 
 @dataclass(frozen=True)

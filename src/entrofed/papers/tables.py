@@ -6,7 +6,7 @@ A file of this folder is a paper::
     [[figure]]           id, caption, table, series or together, cells or panels (title = cells), at, axis, columns, or
                          deal; see Figure
     [[table]]            id, caption, metrics (name = unit), judged_by, own, spread, seeds, gain_over, shuffled, notes
-    [[table.claim]]      says, column, over, cells, metric, less: what the paper says of a column, see Claim
+    [[table.claim]]      says, column, over, cells, metric, less, by: what the paper says of a column, see Claim
     [table.setting]      what all its cells have in common, as an experiment file takes it
     [table.columns]      label = what makes this method, as an experiment file takes it
     [table.readings.LABEL]  label = the same for each way to read that column of the paper, if it is not clear; all of
@@ -97,6 +97,7 @@ def _table(paper: str, content: dict[str, Any]) -> Table:
             tuple(claim.get("cells") or [name for name, cell in cells.items() if cell.values] or cells),
             claim.get("metric"),
             claim.get("less", False),
+            claim.get("by", 0.0),
         )
         for claim in content.pop("claim", ())
     ]

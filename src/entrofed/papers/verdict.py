@@ -222,14 +222,18 @@ def _collapsed(results: Sequence[Result]) -> Iterator[str]:
     for run in results:
         known = [value for value in run.series["accuracy"] if value is not None]
         last = run.value("accuracy")
+        who = f"{run.column}, seed {run.seed}"
         if last is None or not known:
-            yield f"{run.column}, seed {run.seed}: diverged, and left out"
+            yield f"{who}: diverged, and left out"
             continue
         others = [o.value("accuracy") or 0.0 for o in results if o.column == run.column and o.seed != run.seed]
         usual, best = median(others) if others else 0.0, max(known)
-        if last < COLLAPSED * max(usual, best):
-            words = f"{run.column}, seed {run.seed}: collapsed to an accuracy of {last:.1%} after the last round"
-            yield words + f" (its best was {best:.1%}" + (f", other seeds end at {usual:.1%})" if others else ")")
+        beside = f"other seeds end at {100 * usual:.1f} %"
+        if last < COLLAPSED * best:
+            words = f"{who}: collapsed to an accuracy of {100 * last:.1f} % after the last round"
+            yield f"{words} (its best was {100 * best:.1f} %" + (f", {beside})" if others else ")")
+        elif last < COLLAPSED * usual:
+            yield f"{who}: never above an accuracy of {100 * best:.1f} % ({beside})"
 
 
 def _warnings(lines: Sequence[Line]) -> tuple[str, ...]:
@@ -243,7 +247,8 @@ def _warnings(lines: Sequence[Line]) -> tuple[str, ...]:
         found = [f"{', '.join(few)}: {found[0]}"]
     least, most = min(lines, key=lambda line: line.share), max(line.share for line in lines)
     if least.share < 1:
-        found.append(f"{least.share:.0%} of the paper's rounds" + (f" ({least.column})" if most > least.share else ""))
+        who = f" ({least.column})" if most > least.share else ""
+        found.append(f"{100 * least.share:.0f} % of the paper's rounds{who}")
     if most - least.share > ALIKE:
         found.append("columns were run for different numbers of rounds; only those of one length are compared")
     if swinging := [line.column for line in lines if not line.settled]:

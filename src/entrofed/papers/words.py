@@ -1,10 +1,11 @@
 """Verdicts as the words and cells that the terminal and the page of results share."""
 
 from collections.abc import Iterator, Sequence
+from math import inf
 
 from entrofed.papers.claims import ClaimVerdict
 from entrofed.papers.pooled import shown
-from entrofed.papers.reported import METRICS, Claim, Table
+from entrofed.papers.reported import METRICS, SHARES, UNITS, Claim, Table
 from entrofed.papers.results import Result
 from entrofed.papers.verdict import Line, Verdict, verdicts
 from entrofed.suite.blocks import Pooled
@@ -19,17 +20,21 @@ def number(value: float, spread: float | None, unit: str) -> str:
     >>> number(81.2345, 1.5, "percent")
     '81.23 ± 1.50'
     """
-    digits = {"percent": 2, "rounds": 1}.get(unit, 3)
+    digits = _digits(unit)
     return f"{value:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
 
 
 def signed(value: float, unit: str) -> str:
     """A difference.
 
-    >>> signed(-0.0, "percent")
-    '+0.00'
+    >>> signed(-0.0, "percent"), signed(-0.004, "percent"), signed(2.5, "rounds")
+    ('+0.00', '-0.00', '+2.5')
     """
-    return f"{value + 0.0:+.{2 if unit == 'percent' else 3}f}"  # + 0.0: no negative zero
+    return f"{value + 0.0:+.{_digits(unit)}f}"  # + 0.0: no negative zero
+
+
+def _digits(unit: str) -> int:
+    return {"percent": 2, "rounds": 1}.get(unit, 3)
 
 
 def line_cells(line: Line, unit: str) -> list[str]:
@@ -47,12 +52,15 @@ def line_cells(line: Line, unit: str) -> list[str]:
 
 
 def span(low: float | None, high: float | None, unit: str) -> str:
-    """An interval of a difference, if there is one.
+    """An interval of a difference, if there is one; shares differ by 1 at most.
 
-    >>> span(-1.25, 3.0, "percent")
-    '-1.25..+3.00'
+    >>> span(-1.25, 3.0, "percent"), span(-1.25, 3.0, "fraction")
+    ('-1.25..+3.00', '-1.000..+1.000')
     """
-    return "" if low is None or high is None else f"{signed(low, unit)}..{signed(high, unit)}"
+    if low is None or high is None:
+        return ""
+    most = UNITS[unit] if unit in SHARES else inf
+    return f"{signed(max(low, -most), unit)}..{signed(min(high, most), unit)}"
 
 
 GAINS = ("gain of", "over", "n", "gain", "95 % interval", "won, lost", "p", "")
@@ -101,26 +109,30 @@ def family_words(table: Table, judged: Sequence[Verdict]) -> str:
     own = ", ".join(dict.fromkeys(row.against for row in tested))
     others = ", ".join(dict.fromkeys(row.method for row in tested))
     cells = sum(any(row.t_p_holm is not None for row in verdict.gains) for verdict in judged)
-    return (
-        f"One family of {len(tested)} tests, corrected together: {own} against {others}, in {_many(cells, 'cell')}"
-        + ("; shuffled weights only against those they shuffle." if table.shuffled else ".")
-    )
+    words = f"One family of {len(tested)} tests, corrected together: {own} against {others}"
+    words += f", in {cells} {_noun('cell', cells)}"
+    shuffled = {row.method for row in tested} & {*table.shuffled}
+    return words + ("; shuffled weights only against those they shuffle." if shuffled else ".")
 
 
-def sentences(table: Table, rows: Sequence[Pooled], unit: str) -> Iterator[str]:
+def sentences(table: Table, judged: Sequence[Verdict], rows: Sequence[Pooled], unit: str) -> Iterator[str]:
     """What a table shows of each of its own columns, from the pooled gains."""
+    run = {line.column for verdict in judged for line in verdict.lines}
     for own in table.own:
         mine = [row for row in rows if row.method == own]
+        if not mine and own in run:
+            yield f"{own}: nothing is shown; it had not settled, or the others are missing or had not settled."
         if not mine:
-            yield f"{own}: nothing is shown; its runs, or those of all others, are missing or had not settled."
             continue
         rivals = [row for row in mine if row.against not in table.controls]
         words = [_compared(rivals, table, unit)] if rivals else []
         plain = [row for row in mine if row.against == "Uniform" or row.against in table.shuffled]
         words += [f"beside its controls {_compared(plain, table, unit)}"] if plain else []
-        cells, seeds = max(row.cells for row in mine), sorted({n for row in mine for n in row.seeds})
-        many = f"{seeds[0]} to {seeds[-1]} seeds" if len(seeds) > 1 else _many(seeds[0], "seed")
-        yield f"{own}, over {_many(cells, 'cell')} with {many}: {'; '.join(words)}."
+        cells, seeds = sorted({row.cells for row in mine}), sorted({n for row in mine for n in row.seeds})
+        where = f"{from_to(cells)} {_noun('cell', cells[-1])} with {from_to(seeds)} {_noun('seed', seeds[-1])}"
+        yield f"{own}, over {where}: {'; '.join(words)}."
+    if absent := [own for own in table.own if own not in run]:
+        yield f"Not run yet: {', '.join(absent)}."
 
 
 def _compared(rows: Sequence[Pooled], table: Table, unit: str) -> str:
@@ -144,11 +156,32 @@ def _named(column: str, table: Table) -> str:
     return "equal weights" if column == "Uniform" and column in table.controls else column
 
 
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def _noun(what: str, number: int) -> str:
+    return what + ("" if number == 1 else "s")
 
 
-CLAIM = ("the paper says", "here", "why", "seeds", "rounds", "beside controls")
+def from_to(numbers: Sequence[int]) -> str:
+    """The first and the last, of ascending numbers.
+
+    >>> from_to([1, 2, 3]), from_to([2]), from_to([])
+    ('1 to 3', '2', '0')
+    """
+    return " to ".join(str(n) for n in dict.fromkeys((numbers[0], numbers[-1]))) if numbers else "0"
+
+
+def absent_words(table: Table, judged: Sequence[Verdict]) -> str:
+    """The cells of which nothing was run yet."""
+    absent = [cell for cell in table.cells if cell not in {verdict.cell.id for verdict in judged}]
+    return f"Cells of which nothing was run yet: {', '.join(absent)}." if absent else ""
+
+
+def lacking_words(verdict: Verdict) -> list[str]:
+    """The columns of a cell of which nothing was run yet."""
+    absent = [label for label in verdict.cell.columns if label not in {line.column for line in verdict.lines}]
+    return [f"not run yet: {', '.join(absent)}"] if absent else []
+
+
+CLAIM = ("claim", "here", "why", "cells", "seeds", "rounds", "beside controls")
 
 
 def claim_cells(found: ClaimVerdict, table: Table) -> list[str]:
@@ -169,12 +202,14 @@ def claim_cells(found: ClaimVerdict, table: Table) -> list[str]:
     elif found.missing:
         parts.append(f"not run to the end: {', '.join(found.missing)}")
     seeds = sorted({n for row in found.rows for n in row.seeds})
+    cells = sorted({row.cells for row in found.rows})
     says = claim.says if found.column == claim.column else f"{claim.says} (read as {found.column})"
     return [
         says,
         f"**{found.verdict}**",
         "; ".join(parts),
-        " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1]))) if seeds else "",
+        f"{from_to(cells)} of {len(claim.cells)}",
+        from_to(seeds),
         ", ".join(str(number) for number in found.rounds),
         "; ".join(
             f"{row.against} {_claimed(row.difference, claim, unit)} {shown(row)}".strip() for row in found.controls
@@ -199,7 +234,8 @@ def rank_rows(found: Sequence[Rank]) -> tuple[list[list[str]], str]:
     ]
     first = found[0]
     difference, friedman = first.critical_difference, first.friedman_p
-    words = f"mean rank over {first.blocks} cells and seeds; columns that share a letter are not shown to differ"
+    words = f"mean rank over {first.blocks} pairs of a cell and a seed"
+    words += "; columns that share a letter are not shown to differ"
     words += "" if difference is None else f" (Nemenyi's critical difference {difference:.2f})"
     if friedman is not None:
         words += f"; any difference at all: Friedman's p {'< 0.001' if friedman < 0.001 else f'= {friedman:.3f}'}"

@@ -63,8 +63,15 @@ def cells_table(cells: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def reported_tables(path: str) -> Iterator[Table]:
-    """One table's numbers, a table for each metric, with the doubts about them."""
+    """One table's numbers, a table for each metric, with the doubts about them; its cells, if it has no numbers."""
     paper, table = find(path)
+    if not any(cell.values for cell in table.cells.values()):
+        shown = Table("cell", "columns", title=f"{paper.title}: {table.caption}", show_lines=True)
+        shown.columns[0].no_wrap = True
+        for cell in table.cells.values():
+            shown.add_row(cell.id, ", ".join(cell.columns))
+        shown.caption = "\n".join(table.notes)
+        yield shown
     for metric, unit in table.metrics.items():
         shown = Table("cell", f"{metric}, {unit}", title=f"{paper.title}: {table.caption}", show_lines=True)
         shown.columns[0].no_wrap = True
@@ -118,7 +125,7 @@ def verdict_tables(path: str, results: list[Result]) -> Iterator[Table]:
     if gains := pool.gains():
         unit = table.metrics[table.judged_by]
         shown = Table(*POOLED, title=f"{path}: {table.judged_by}, over cells and seeds")
-        shown.caption = "\n".join([*sentences(table, gains, unit), family_words(table, judged)])
+        shown.caption = "\n".join([*sentences(table, judged, gains, unit), family_words(table, judged)])
         for pooled in gains:
             shown.add_row(*pooled_cells(pooled, unit))
         yield shown
