@@ -305,7 +305,11 @@ def _optional(kind: Any, found: Mapping[str, Any] | None) -> Any:
 
 
 def _without_empty(record: Any, *optional: str) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in optional or value not in (None, [], {})}
+    found = dict(vars(record))
+    for key in optional:
+        if found[key] in (None, [], {}):
+            del found[key]
+    return found
 
 
 def _finite(value: Any) -> Any:
