@@ -104,6 +104,7 @@ class _Scale:
         return np.concatenate([self._logs[: self._before], self._logs[self._before :][list(admitted)]])[-MEMORY:]
 
 
+@np.errstate(all="ignore")
 def bound(
     job: Job,
     tasks: Mapping[int, TrainTask],
@@ -209,9 +210,8 @@ def _as_ordered(task: TrainTask, update: Update, *, exact: bool) -> Update | str
     expected: Mapping[str, Any] = {}
     moving: Mapping[str, Any] = {}
     if rule is not None and rule.sends:
-        with np.errstate(all="ignore"):
-            expected = rule.report(task, replace(update, facts={})).facts
-            moving = {} if exact else rule.report(replace(task, params=update.params), replace(update, facts={})).facts
+        expected = rule.report(task, replace(update, facts={})).facts
+        moving = {} if exact else rule.report(replace(task, params=update.params), replace(update, facts={})).facts
     wanted = {*expected, *(fact.name for fact in task.facts)}
     if update.facts.keys() != wanted:
         return f"it says {sorted(update.facts)[:5]} besides the model, expected {sorted(wanted)}"
