@@ -69,6 +69,8 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
     if (wrong := answer.params.problem(job.layout)) is not None:
         return wrong
     for what, number in (("examples", answer.num_examples), ("steps", answer.num_steps)):
+        if type(number) is int and 0 < number <= MAX_EXAMPLES:
+            continue
         if not _is_whole(number):
             return f"number of {what} is not an integer: {str(number)[:50]}"
         if number < 0 or number > MAX_EXAMPLES:
@@ -83,6 +85,8 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
         ("time", answer.seconds),
         *((f"{term} of the loss", value) for term, value in answer.terms.items()),
     ):
+        if type(value) is float:
+            continue
         if not isinstance(value, NUMBERS):
             return f"its {what} is not a number: {str(value)[:50]}"
         if isinstance(value, int) and value.bit_length() > 63:  # numpy would make an array of objects of it
