@@ -47,7 +47,7 @@ class ClientRuntime:
         """What each of several clients sees, looked up at once."""
         rows = [self._federation.shards[client] for client in clients]
         found, sizes = self.samples("train", np.concatenate(rows)), [len(own) for own in rows]
-        parts = zip(found.x.split(sizes), found.y.split(sizes), strict=True)
+        parts = zip(torch.split(found.x, sizes), torch.split(found.y, sizes), strict=True)
         return [ClientData(x, y, found.classes) for x, y in parts]
 
     def samples(self, part: str, rows: NDArray[np.int64]) -> ClientData:
