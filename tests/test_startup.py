@@ -65,7 +65,7 @@ def test_looking_at_runs_loads_nothing_that_computes(folder: Path) -> None:
 def test_a_small_run_loads_what_it_uses(tmp_path: Path) -> None:
     """And starts no process: the module that does so is not there."""
     (tmp_path / "small.toml").write_text('rounds = 2\n[data]\nname = "digits"\nclients = 3\n')
-    watched = (*HEAVY, *ELSEWHERE, "scipy.optimize", "entrofed.backends.processes", "entrofed.report")
+    watched = (*HEAVY, *ELSEWHERE, "scipy.optimize", "sqlite3", "entrofed.backends.processes", "entrofed.report")
     found = loaded(tmp_path, watched, ["run", "small.toml"], modules=("entrofed.cli.quickstart",))
     assert found["run"] == ["torch", "pyarrow"]  # pyarrow for metrics.parquet, after the last round
     assert found["entrofed.cli.quickstart"] == found["run"]

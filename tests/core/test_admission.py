@@ -111,6 +111,11 @@ def test_clipping_keeps_the_direction() -> None:
     assert [update.params.values[0] for update in updates[:3]] == [2, 2, 2]
 
 
+def test_what_may_be_infinite_is_compared_without_a_warning() -> None:
+    updates, refused, _ = judged(job(nonfinite="propagate"), [np.inf, np.inf, 1])
+    assert ([update.client for update in updates], refused) == ([0, 1, 2], {})
+
+
 def test_off_is_off() -> None:
     updates, refused, memory = judged(job(admission="off"), [1, 1, 1, 1e6])
     assert (len(updates), refused, memory) == (4, {}, {})

@@ -86,3 +86,16 @@ def test_who_comes_and_goes_is_drawn_once(monkeypatch):
     assert len({tuple(there) for there in after}) > 1
     world.epochs(987, 0, 3, 40, 5)
     assert [key[1] for key in drawn] in ([], ["straggler epochs"])
+
+
+def test_nothing_is_drawn_for_faults_that_are_not_there(monkeypatch):
+    """To name a stream takes as long as to choose a cohort."""
+    drawn = []
+    monkeypatch.setattr(faults, "stream", lambda *key: drawn.append(key) or stream(*key))
+    world = Faults()
+    assert world.dropped(3, 0, [5, 6, 7]) == set()
+    assert world.epochs(3, 0, 5, 10, 4) == 4
+    assert world.present(3, 0, 10, 4).all()
+    assert [key for key in drawn if key[1] != "straggler"] == []  # who would be one is asked once per run
+    assert Faults(dropout=0.5).dropped(3, 0, [5, 6, 7, 8]) < {5, 6, 7, 8}
+    assert drawn[-1] == (3, "dropout", 0)

@@ -145,3 +145,12 @@ def test_distances_have_the_same_bits_whatever_the_number_of_threads():
         for threads in ("1", "2", "3")
     }
     assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "many"),
+    [([], 0), ([1.0, -2.0], 0), ([3e38, -3e38, 1e30], 0), ([np.nan, 1.0], 1), ([np.inf, -np.inf, 3e38, np.nan], 3)],
+)
+def test_how_many_values_are_not_finite(values: list[float], many: int) -> None:
+    """Also where the squares of finite values are beyond float32."""
+    assert Params(np.array(values, np.float32), np.zeros(0, np.int64)).nonfinite == many

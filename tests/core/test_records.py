@@ -48,6 +48,12 @@ def test_what_is_written_is_read_back(record: RoundRecord) -> None:
     assert RoundRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
 
 
+@given(rounds, st.sampled_from([0.5, np.nan, np.inf, -np.inf]))
+def test_text_is_that_of_the_table(record: RoundRecord, loss: float) -> None:
+    record = replace(record, train_loss=loss)
+    assert record.dumps() == json.dumps(record.to_json())
+
+
 def test_alignment_is_read_back() -> None:
     record = RoundRecord(0, alignment=Alignment(1.0, 0.5, 2.0, 3.0, 4.0))
     assert RoundRecord.from_json(json.loads(json.dumps(record.to_json()))) == record

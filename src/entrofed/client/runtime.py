@@ -46,9 +46,9 @@ class ClientRuntime:
     def clients_data(self, clients: Sequence[int]) -> list[ClientData]:
         """What each of several clients sees, looked up at once."""
         rows = [self._federation.shards[client] for client in clients]
-        found, ends = self.samples("train", np.concatenate(rows)), np.cumsum([len(own) for own in rows])
-        places = [slice(end - len(own), end) for own, end in zip(rows, ends.tolist(), strict=True)]
-        return [ClientData(found.x[place], found.y[place], found.classes) for place in places]
+        found, sizes = self.samples("train", np.concatenate(rows)), [len(own) for own in rows]
+        parts = zip(torch.split(found.x, sizes), torch.split(found.y, sizes), strict=True)
+        return [ClientData(x, y, found.classes) for x, y in parts]
 
     def samples(self, part: str, rows: NDArray[np.int64]) -> ClientData:
         """Rows of the ``train``, ``test`` or ``valid`` part: images in 0..1, tables as they are, text as tokens.

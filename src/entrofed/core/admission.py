@@ -80,26 +80,31 @@ def limit_of(distances: NDArray[np.float64]) -> float:
     return middle + min(max(log(FACTOR), SCALES * spread), log(MOST))
 
 
+def _limit_beside(distances: NDArray[np.float64]) -> float:
+    return exp(min(limit_of(distances), 700.0))
+
+
 class _Scale:
     """One kind of distance: those remembered, and those of this round."""
 
     def __init__(self, remembered: NDArray[np.float64], found: Sequence[float]) -> None:
         self._logs = np.concatenate([remembered, np.log(np.maximum(found, 1e-300))])
         self._before = len(remembered)
-        self._common = limit_of(self._logs) if len(self._logs) > FEW else None
+        self._common = _limit_beside(self._logs) if len(self._logs) > FEW else None
 
     def limit(self, i: int) -> float | None:
         """The largest distance for the i-th update of the round; None if there is nothing to compare with."""
         if self._common is not None:
-            return exp(min(self._common, 700.0))
+            return self._common
         others = np.delete(self._logs, self._before + i)
-        return exp(min(limit_of(others), 700.0)) if len(others) else None
+        return _limit_beside(others) if len(others) else None
 
     def kept(self, admitted: Sequence[int]) -> NDArray[np.float64]:
         """What to remember."""
         return np.concatenate([self._logs[: self._before], self._logs[self._before :][list(admitted)]])[-MEMORY:]
 
 
+@np.errstate(all="ignore")
 def bound(
     job: Job,
     tasks: Mapping[int, TrainTask],
@@ -132,21 +137,20 @@ def bound(
     if job.rules.admission == "off":
         return usable, refused, memory
     lr = [max(tasks[update.client].training.lr, 1e-300) for update in usable]
-    scales = {
-        PARAMETERS: _Scale(_remembered(memory, PARAMETERS), [m.parameters / r for m, r in zip(moves, lr, strict=True)]),
-        BUFFERS: _Scale(_remembered(memory, BUFFERS), [m.buffers for m in moves]),
-    }
-    trained, buffers = job.layout.trainable, job.layout.floats - job.layout.trainable
+    distances = [move.parameters / rate for move, rate in zip(moves, lr, strict=True)]
+    parameters = _Scale(_remembered(memory, PARAMETERS), distances)
+    buffers = _Scale(_remembered(memory, BUFFERS), [move.buffers for move in moves])
+    trained, rest = job.layout.trainable, job.layout.floats - job.layout.trainable
     admitted: list[int] = []
     found: list[Update] = []
     for i, (update, move) in enumerate(zip(usable, moves, strict=True)):
         limits = (
-            _limit(scales[PARAMETERS].limit(i), lr[i], move.parameters_before, trained),
-            _limit(scales[BUFFERS].limit(i), 1.0, move.buffers_before, buffers),
+            _limit(parameters.limit(i), lr[i], move.parameters_before, trained),
+            _limit(buffers.limit(i), 1.0, move.buffers_before, rest),
         )
-        far = [name for name, d, most in zip(scales, _distances(move), limits, strict=True) if not d <= most]
-        if far and not (job.rules.nonfinite == "propagate" and update.params.nonfinite):
-            words = _words(far[0], move, limits)
+        far = _too_far(move, limits)
+        if far is not None and not (job.rules.nonfinite == "propagate" and update.params.nonfinite):
+            words = _words(far, move, limits)
             if job.rules.admission == "refuse" or update.params.nonfinite:
                 refused[update.client] = words
                 continue
@@ -155,12 +159,15 @@ def bound(
         else:
             admitted.append(i)
         found.append(update)
-    after = {name: scale.kept(admitted) for name, scale in scales.items()}
+    after = {PARAMETERS: parameters.kept(admitted), BUFFERS: buffers.kept(admitted)}
     return found, refused, {**after, CLAIMS: _claims(job, found, memory)}
 
 
-def _distances(move: Moved) -> tuple[float, float]:
-    return move.parameters, move.buffers
+def _too_far(move: Moved, limits: tuple[float, float]) -> str | None:
+    """Which distance is above its limit, the first of both; a distance that is no number is."""
+    if not move.parameters <= limits[0]:
+        return PARAMETERS
+    return None if move.buffers <= limits[1] else BUFFERS
 
 
 def _limit(beside: float | None, unit: float, before: float, length: int) -> float:
@@ -178,7 +185,7 @@ def _cut(update: Update, start: Params, trainable: int, move: Moved, limits: tup
     """The update with the same direction, and no longer than allowed."""
     values = update.params.values.copy()
     places = (slice(0, trainable), slice(trainable, None))
-    for place, far, most in zip(places, _distances(move), limits, strict=True):
+    for place, far, most in zip(places, (move.parameters, move.buffers), limits, strict=True):
         if far > most:
             step = np.subtract(values[place], start.values[place], dtype=np.float64)
             values[place] = start.values[place] + step * (most / far)
@@ -203,9 +210,8 @@ def _as_ordered(task: TrainTask, update: Update, *, exact: bool) -> Update | str
     expected: Mapping[str, Any] = {}
     moving: Mapping[str, Any] = {}
     if rule is not None and rule.sends:
-        with np.errstate(all="ignore"):
-            expected = rule.report(task, replace(update, facts={})).facts
-            moving = {} if exact else rule.report(replace(task, params=update.params), replace(update, facts={})).facts
+        expected = rule.report(task, replace(update, facts={})).facts
+        moving = {} if exact else rule.report(replace(task, params=update.params), replace(update, facts={})).facts
     wanted = {*expected, *(fact.name for fact in task.facts)}
     if update.facts.keys() != wanted:
         return f"it says {sorted(update.facts)[:5]} besides the model, expected {sorted(wanted)}"

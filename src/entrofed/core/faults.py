@@ -62,6 +62,8 @@ class Faults:
 
     def dropped(self, seed: int, number: int, cohort: list[int]) -> set[int]:
         """Who of a cohort vanishes in this round."""
+        if not self.dropout:
+            return set()
         rng = stream(seed, "dropout", number)
         if self.dropout_mode == "bernoulli":
             return {client for client, draw in zip(cohort, rng.random(len(cohort)), strict=True) if draw < self.dropout}

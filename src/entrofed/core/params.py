@@ -56,7 +56,7 @@ def distance(values: Floats, start: Floats | None = None) -> float:
         block = values[place : place + BLOCK].astype(np.float64)
         if start is not None:
             block -= start[place : place + BLOCK]
-        total += float(block @ block)
+        total += float(np.vdot(block, block))
     return sqrt(total) if isfinite(total) else inf
 
 
@@ -72,9 +72,10 @@ class Params:
 
     @property
     def nonfinite(self) -> int:
-        """How many values are not finite."""
-        finite = np.isfinite(self.values)
-        return 0 if finite.all() else int(np.count_nonzero(~finite))
+        """How many values are not finite; none if the sum of their squares is, which is looked at first."""
+        if isfinite(np.vdot(self.values, self.values)):
+            return 0
+        return int(np.count_nonzero(~np.isfinite(self.values)))
 
     def problem(self, layout: "Layout") -> str | None:
         """Why this cannot be a model of that layout, or None."""

@@ -3,6 +3,7 @@
 Records of older runs stay readable: what they do not have is None, empty or zero.
 """
 
+import json
 import math
 import time
 from collections.abc import Mapping
@@ -203,6 +204,18 @@ class RoundRecord:
 
     def to_json(self) -> dict[str, Any]:
         """A plain table; what is not a finite number becomes None."""
+        found: dict[str, Any] = _finite(self._table())
+        return found
+
+    def dumps(self) -> str:
+        """The same as JSON text; to look for what is not finite takes longer than to write the rest."""
+        found = self._table()
+        try:
+            return json.dumps(found, allow_nan=False)
+        except ValueError:
+            return json.dumps(_finite(found))
+
+    def _table(self) -> dict[str, Any]:
         found: dict[str, Any] = {
             "round": self.round,
             "lr": self.lr,
@@ -237,8 +250,7 @@ class RoundRecord:
             found["parts"] = {part: metrics.to_json() for part, metrics in self.parts.items()}
         if self.names is not None:
             found["names"] = self.names
-        plain: dict[str, Any] = _finite(found | {"seconds": self.seconds})
-        return plain
+        return found | {"seconds": self.seconds}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "RoundRecord":
@@ -305,7 +317,11 @@ def _optional(kind: Any, found: Mapping[str, Any] | None) -> Any:
 
 
 def _without_empty(record: Any, *optional: str) -> dict[str, Any]:
-    return {key: value for key, value in vars(record).items() if key not in optional or value not in (None, [], {})}
+    found = dict(vars(record))
+    for key in optional:
+        if found[key] in (None, [], {}):
+            del found[key]
+    return found
 
 
 def _finite(value: Any) -> Any:

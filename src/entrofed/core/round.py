@@ -185,7 +185,7 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
         waited += asking_seconds(job, candidates)
     with blamed(f"selector {method.selector.name!r}"):
         selection = method.selector.select(selector, clients, candidates, rules.chosen, rng)
-    _check_cohort(selection.clients, candidates, method.selector.name)
+    _check_cohort(selection.clients, candidates, len(clients.sizes), method.selector.name)
     selection = replace(selection, reasons=scalars(selection.reasons, f"selector {method.selector.name!r}: reasons"))
     broadcast = {**broadcast, **method.objective.broadcast(clients, selection.clients)}
     gone = rules.faults.dropped(job.seed, state.round, selection.clients)
@@ -199,9 +199,11 @@ def plan_round(job: Job, state: State, backend: Backend) -> RoundPlan:
     return RoundPlan(selection, tasks, len(among), broadcast, lr, traffic, watch.seconds, waited, admission)
 
 
-def _check_cohort(chosen: Sequence[int], candidates: NDArray[np.int64], selector: str) -> None:
+def _check_cohort(chosen: Sequence[int], candidates: NDArray[np.int64], clients: int, selector: str) -> None:
     """Raise an EntrofedError unless different clients were chosen among those who are there."""
-    strangers = [client for client, known in zip(chosen, np.isin(chosen, candidates), strict=True) if not known]
+    there = np.zeros(clients, np.bool_)
+    there[candidates] = True
+    strangers = [client for client in chosen if not (0 <= client < clients and there[client])]
     if strangers or len(set(chosen)) < len(chosen):
         wrong = f"{min(strangers)}, who is no candidate" if strangers else "somebody twice"
         raise EntrofedError(f"selector {selector!r} chose {wrong}: {list(chosen)[:20]}")

@@ -21,6 +21,7 @@ from entrofed.errors import DataError, EntrofedError, LostModelsError, blamed
 
 log = logging.getLogger("entrofed")
 
+WHOLE, NUMBERS = (int, np.integer), (int, float, np.integer, np.floating)
 MAX_EXAMPLES = 10**9
 """A client that claims more training examples than this is not believed."""
 
@@ -68,6 +69,8 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
     if (wrong := answer.params.problem(job.layout)) is not None:
         return wrong
     for what, number in (("examples", answer.num_examples), ("steps", answer.num_steps)):
+        if type(number) is int and 0 < number <= MAX_EXAMPLES:
+            continue
         if not _is_whole(number):
             return f"number of {what} is not an integer: {str(number)[:50]}"
         if number < 0 or number > MAX_EXAMPLES:
@@ -82,7 +85,9 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
         ("time", answer.seconds),
         *((f"{term} of the loss", value) for term, value in answer.terms.items()),
     ):
-        if not isinstance(value, float | int | np.floating | np.integer):
+        if type(value) is float:
+            continue
+        if not isinstance(value, NUMBERS):
             return f"its {what} is not a number: {str(value)[:50]}"
         if isinstance(value, int) and value.bit_length() > 63:  # numpy would make an array of objects of it
             return f"its {what} has {value.bit_length()} bits; at most 63 are read"
@@ -101,7 +106,7 @@ def _problem(answer: Update, client: int, job: Job) -> str | None:
 
 
 def _is_whole(number: Any) -> bool:
-    return isinstance(number, int | np.integer) and not isinstance(number, bool)
+    return isinstance(number, WHOLE) and not isinstance(number, bool)
 
 
 def model_problem(job: Job, before: Params, after: Params, server: Mapping[str, Any]) -> str | None:

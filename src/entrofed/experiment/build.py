@@ -39,7 +39,6 @@ from entrofed.experiment.sections.data import DataSection
 from entrofed.experiment.stacking import Stacking, stacking_of
 from entrofed.privacy.counts import Release, checked_counts, release
 from entrofed.privacy.fixed_point import decode, encode
-from entrofed.privacy.ledger import client_digests, release_listed
 from entrofed.privacy.secure import Secure, unjudged
 from entrofed.privacy.updates import check_layout
 from entrofed.registry import completed
@@ -253,6 +252,8 @@ def release_once(setup: Setup, folder: RunFolder) -> Release | None:
     if privacy.simulate:
         fresh = release(counts, privacy.epsilon, privacy.neighbours, stream(experiment.seed, "privacy"))
     else:
+        from entrofed.privacy.ledger import client_digests, release_listed  # a database
+
         data, name = federation.data, federation.data.name
         clients = client_digests((data.train_x, data.train_y), federation.shards, counts)
         fresh = release_listed(name, clients, counts, privacy.epsilon, privacy.neighbours, str(folder.path.absolute()))

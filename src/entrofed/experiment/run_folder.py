@@ -56,7 +56,7 @@ LOCK = "lock"
 
 def json_line(record: RoundRecord) -> str:
     """A record as one line of JSON that carries its own digest."""
-    return sealed(json.dumps(record.to_json())) + "\n"
+    return sealed(record.dumps()) + "\n"
 
 
 @dataclass(frozen=True)

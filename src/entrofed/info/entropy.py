@@ -52,9 +52,8 @@ def distribution(name: str, values: ArrayLike) -> Floats:
     """The values as float64, refused with their place unless the last axis sums to 1 within 1e-6."""
     array = _non_negative(name, values)
     total = np.asarray(array.sum(axis=-1))
-    wrong = np.argwhere(np.abs(total - 1) > 1e-6)
-    if len(wrong):
-        place = tuple(wrong[0])
+    if (wrong := np.abs(total - 1) > 1e-6).any():
+        place = tuple(np.argwhere(wrong)[0])
         found = f"{_place(name, place)} sums to {total[place]:.9g}, not 1"
         raise DataError(f"{found}; pass probabilities, not logits or counts")
     return array
@@ -65,9 +64,8 @@ def _non_negative(name: str, values: ArrayLike) -> Floats:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.shape[-1] == 0:
         raise DataError(f"{name} must have at least one class along the last axis, but its shape is {array.shape}")
-    wrong = np.argwhere(~(np.isfinite(array) & (array >= 0)))
-    if len(wrong):
-        place = tuple(wrong[0])
+    if not (right := np.isfinite(array) & (array >= 0)).all():
+        place = tuple(np.argwhere(~right)[0])
         raise DataError(f"{_place(name, place)} = {array[place]}, but must be finite and not negative")
     return array
 
