@@ -64,7 +64,9 @@ RUNS = Path("runs")
 def this_command() -> str:
     """How the command is called from here: by its name where the shell finds it, else by its place."""
     called = Path(sys.argv[0])
-    return "entrofed" if shutil.which("entrofed") or called.name != "entrofed" else os.path.relpath(called)
+    if shutil.which("entrofed") or called.name != "entrofed":
+        return "entrofed"
+    return min(os.path.relpath(called), str(called.absolute()), key=len)
 
 
 def in_options(words: str) -> str:
