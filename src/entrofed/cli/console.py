@@ -49,6 +49,11 @@ Unset = Annotated[
     list[str] | None,
     completed(keys, help="Take a setting of the file away, e.g. --unset data.alpha.", negative=""),
 ]
+ExperimentFile = Annotated[Path, Parameter(help="An experiment file, such as examples/digits.toml.")]
+OneRun = Annotated[Path, Parameter(help="The folder of a run, or of several, such as runs/digits.")]
+ManyRuns = Annotated[
+    list[Path], Parameter(help="Folders of runs, or folders that hold such, for example runs/digits.", negative="")
+]
 DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]

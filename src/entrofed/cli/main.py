@@ -100,7 +100,7 @@ def parts(
 
 @flower_app.command(name="new")
 def flower_new(
-    folder: Path,
+    folder: Annotated[Path, Parameter(help="The new folder.")],
     *,
     method: Annotated[str, completion.completed(completion.methods, help="Any that Flower can play.")] = "fedentopt",
 ) -> None:
