@@ -2,16 +2,13 @@
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cyclopts import App
 from rich.console import Console
 from tests.cli.calls import Go
 
 from entrofed.cli import console as terminal
-from entrofed.cli.main import app
 from entrofed.errors import ConfigError
 from entrofed.experiment.config import parse
 
@@ -116,22 +113,3 @@ def test_numbers_are_whole_at_80_columns(go: Go, monkeypatch: pytest.MonkeyPatch
     shown = go("show", "runs/wild").out
     assert "e+" in shown.partition("entropy")[2]
     assert "…" not in shown
-
-
-def every_command(app: App) -> Iterator[App]:
-    """A program and all its commands."""
-    yield app
-    for name in app:
-        if not name.startswith("-"):
-            yield from every_command(app[name])
-
-
-def test_every_parameter_is_explained() -> None:
-    bare = [
-        f"{command.name[0]} {argument.name}"
-        for command in every_command(app)
-        if command.default_command is not None
-        for argument in command.assemble_argument_collection()
-        if argument.show and not argument.parameter.help
-    ]
-    assert bare == []
