@@ -410,7 +410,7 @@ def test_data_fetch(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
         (["rnu"], 'Did you mean "run"?'),
         (["run"], "entrofed run: FILE is missing. 'entrofed run --help' shows what it takes"),
         (["report", "-o", "page.html"], "entrofed report: RUNS is missing"),
-        (["run", "iris.toml", "other.toml"], "'other.toml' is one word too many"),
+        (["run", "iris.toml", "other.toml"], "'other.toml' is not expected"),
         (["run", "iris.toml", "--speed", "3"], "--speed"),
         (["run", "iris.toml", "--seeds", "many"], "many"),
         (["data", "lits"], "list"),

@@ -144,7 +144,7 @@ def _usage(error: CycloptsError) -> str:
         name = error.argument.name.removeprefix("--")
         words = f"{command}: {name.upper() if error.argument.field_info.is_positional else f'--{name}'} is missing."
     elif isinstance(error, UnusedCliTokensError):
-        words = f"{command}: {' '.join(error.unused_tokens or ())!r} is one word too many."
+        words = f"{command}: {' '.join(error.unused_tokens or ())!r} is not expected."
     else:
         words = str(error)
     return f"{words} '{command} --help' shows what it takes"

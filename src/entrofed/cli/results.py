@@ -63,13 +63,16 @@ def show(
     if target is not None:
         checked_target(target)
     asked = list(_tables(selection=selection, weights=weights, peers=peers))
-    tables = {folder.path: [table for of_run in asked for table in of_run(folder)] for folder in folders}
     if as_json:
         emit("show", runs=[run_facts(folder, target) for folder in folders])
-    for folder in folders if not as_json else ():
-        show_run(folder, terminal.console, target)
-        for table in tables[folder.path]:
-            terminal.console.print(table)
+    else:
+        tables = [
+            [table for of_run in asked for table in of_run(folder)] for folder in folders
+        ]  # what fails does so here
+        for folder, asked_for in zip(folders, tables, strict=True):
+            show_run(folder, terminal.console, target)
+            for table in asked_for:
+                terminal.console.print(table)
     if plot is not None:
         from entrofed.charts.cohort_entropy import entropy_chart
         from entrofed.charts.mixing import mixing_chart
