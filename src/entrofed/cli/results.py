@@ -68,7 +68,7 @@ def show(
     else:
         tables = [
             [table for of_run in asked for table in of_run(folder)] for folder in folders
-        ]  # what fails does so here
+        ]
         for folder, asked_for in zip(folders, tables, strict=True):
             show_run(folder, terminal.console, target)
             for table in asked_for:
