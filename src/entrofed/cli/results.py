@@ -66,9 +66,7 @@ def show(
     if as_json:
         emit("show", runs=[run_facts(folder, target) for folder in folders])
     else:
-        tables = [
-            [table for of_run in asked for table in of_run(folder)] for folder in folders
-        ]
+        tables = [[table for of_run in asked for table in of_run(folder)] for folder in folders]
         for folder, asked_for in zip(folders, tables, strict=True):
             show_run(folder, terminal.console, target)
             for table in asked_for:
