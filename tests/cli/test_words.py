@@ -95,3 +95,21 @@ def test_numbers_with_a_decimal_comma(go: Go) -> None:
     code, _, err = go("validate", "comma.toml")
     assert code == 3
     assert "decimal comma" in err
+
+
+def test_numbers_are_whole_at_80_columns(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside long names, and where training has run away."""
+    monkeypatch.setattr(terminal, "console", Console(width=80))
+    name = "a-name-that-is-longer-than-most-of-them"
+    for words in (("--set", "name=short"), ("--set", f"name={name}")):
+        assert go("run", "iris.toml", "--seeds", "2", *words).code == 0
+    out = go("compare", "runs", "--against", "short").out
+    table, tests = out.split("against short")
+    assert "accuracy %" in table
+    assert table.count(" ± ") == 7  # one in the caption
+    assert " to " in tests.partition("won, lost")[2].partition("paired")[0]
+    assert "…" not in out
+    go("run", "iris.toml", "--set", "name=wild", "--set", "method.lr=1e12", "--set", "rounds=6")
+    shown = go("show", "runs/wild").out
+    assert "e+" in shown.partition("entropy")[2]
+    assert "…" not in shown

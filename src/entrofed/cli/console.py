@@ -49,6 +49,11 @@ Unset = Annotated[
     list[str] | None,
     completed(keys, help="Take a setting of the file away, e.g. --unset data.alpha.", negative=""),
 ]
+ExperimentFile = Annotated[Path, Parameter(help="An experiment file, such as examples/digits.toml.")]
+OneRun = Annotated[Path, Parameter(help="The folder of a run, or of several, such as runs/digits.")]
+ManyRuns = Annotated[
+    list[Path], Parameter(help="Folders of runs, or folders that hold such, for example runs/digits.", negative="")
+]
 DataDir = Annotated[
     Path | None, Parameter(help="Where datasets lie (default: $ENTROFED_DATA, then the user's cache folder).")
 ]
@@ -64,7 +69,9 @@ RUNS = Path("runs")
 def this_command() -> str:
     """How the command is called from here: by its name where the shell finds it, else by its place."""
     called = Path(sys.argv[0])
-    return "entrofed" if shutil.which("entrofed") or called.name != "entrofed" else os.path.relpath(called)
+    if shutil.which("entrofed") or called.name != "entrofed":
+        return "entrofed"
+    return min(os.path.relpath(called), str(called.absolute()), key=len)
 
 
 def in_options(words: str) -> str:

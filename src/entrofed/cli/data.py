@@ -38,7 +38,11 @@ def data_list(*, as_json: AsJson = False, data_dir: DataDir = None) -> None:
 
 
 @data_app.command(name="fetch")
-def data_fetch(name: Annotated[str, completion.completed(completion.datasets)], *, data_dir: DataDir = None) -> None:
+def data_fetch(
+    name: Annotated[str, completion.completed(completion.datasets, help="A dataset, such as fashion-mnist.")],
+    *,
+    data_dir: DataDir = None,
+) -> None:
     """Download a dataset, checked against its SHA-256."""
     from entrofed.cli.progress import download_progress
     from entrofed.data.catalog import data_directory
@@ -53,7 +57,7 @@ def data_fetch(name: Annotated[str, completion.completed(completion.datasets)], 
 
 @data_app.command(name="verify")
 def data_verify(
-    name: Annotated[str | None, completion.completed(completion.datasets)] = None,
+    name: Annotated[str | None, completion.completed(completion.datasets, help="A dataset; all without.")] = None,
     *,
     as_json: AsJson = False,
     data_dir: DataDir = None,
@@ -67,7 +71,7 @@ def data_verify(
 
 @data_app.command(name="describe")
 def data_describe(
-    path: Path,
+    path: Annotated[Path, Parameter(help="The table, the file of arrays or the folder.")],
     *,
     label: Annotated[str | None, Parameter(help="The column (or array) that holds the classes.")] = None,
     client: Annotated[str | None, Parameter(help="The column that says whose row it is.")] = None,

@@ -42,7 +42,9 @@ def leaderboard(
     jobs: Jobs = 1,
     out: Out = RUNS / "leaderboard",
     results: Annotated[Path, Parameter(help="Where Parquet files and chosen settings lie.")] = Path("docs/leaderboard"),
-    output: Annotated[Path | None, Parameter(name=("--output", "-o"), help="The page (default: RESULTS.md).")] = None,
+    output: Annotated[
+        Path | None, Parameter(name=("--output", "-o"), help="The page; by default beside --results, as .md.")
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
     """Play what is missing of the leaderboard, each method with settings that are sought alike, and write its page."""

@@ -7,8 +7,7 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, CycloptsError, Parameter
-from rich.console import Console
+from cyclopts import App, CycloptsError, MissingArgumentError, Parameter, UnusedCliTokensError
 from rich.markup import escape
 
 from entrofed import __version__
@@ -101,7 +100,7 @@ def parts(
 
 @flower_app.command(name="new")
 def flower_new(
-    folder: Path,
+    folder: Annotated[Path, Parameter(help="The new folder.")],
     *,
     method: Annotated[str, completion.completed(completion.methods, help="Any that Flower can play.")] = "fedentopt",
 ) -> None:
@@ -138,6 +137,19 @@ def _again(given: list[str]) -> str:
     return "continue with --resume" if given[:1] == ["run"] else "the same command goes on"
 
 
+def _usage(error: CycloptsError) -> str:
+    """What is wrong with the words of a command, and where to read which it takes."""
+    command = " ".join(["entrofed", *(error.command_chain or ())])
+    if isinstance(error, MissingArgumentError) and error.argument is not None and error.keyword is None:
+        name = error.argument.name.removeprefix("--")
+        words = f"{command}: {name.upper() if error.argument.field_info.is_positional else f'--{name}'} is missing."
+    elif isinstance(error, UnusedCliTokensError):
+        words = f"{command}: {' '.join(error.unused_tokens or ())!r} is not expected."
+    else:
+        words = str(error)
+    return f"{words} '{command} --help' shows what it takes"
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit codes: 0 ok, 1 failure, 2 usage, 3 data, 4 quorum, 130 Ctrl-C, 143 SIGTERM."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -147,10 +159,10 @@ def main(arguments: list[str] | None = None) -> None:
         app(
             [word for word in given if word != "--debug"],
             exit_on_error=False,
-            print_error=True,
-            error_console=Console(stderr=True),  # boxes of text, which soft_wrap would cut off
+            print_error=False,
         )
-    except CycloptsError:
+    except CycloptsError as error:
+        terminal.errors.print(f"[red]error:[/red] {escape(_usage(error))}")
         code = ConfigError.exit_code
     except EntrofedError as error:
         if debug:

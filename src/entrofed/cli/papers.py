@@ -23,7 +23,11 @@ RESULTS = Path("docs/results")
 
 
 def papers(
-    table: Annotated[str | None, completion.completed(completion.tables)] = None, *, as_json: AsJson = False
+    table: Annotated[
+        str | None, completion.completed(completion.tables, help="A table such as fedentopt/table1; a list without.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """The papers' tables: which there are, or what one of them reports (``entrofed papers fedentopt/table1``)."""
     from entrofed.cli.tables.papers import list_of_tables, reported_facts, reported_tables
@@ -49,7 +53,10 @@ def reproduce_list(*, as_json: AsJson = False, data_dir: DataDir = None) -> None
 
 @reproduce_app.default
 def reproduce(
-    tables: Annotated[list[str], completion.completed(completion.tables, negative="")],
+    tables: Annotated[
+        list[str],
+        completion.completed(completion.tables, help="Tables such as fedentopt/table1 (entrofed papers).", negative=""),
+    ],
     *,
     cell: Annotated[
         list[str] | None, completion.completed(completion.cells, help="Only these cells of the table.", negative="")

@@ -17,6 +17,8 @@ SHOWN = ("neighbour", "number", "address", "last_model", "state", "certificate")
 
 peer_app = App(name="peer", help="Learn with other organizations, without a server.")
 
+PeerFolder = Annotated[Path, Parameter(help="The folder of one peer.")]
+
 
 def _needed() -> None:
     try:
@@ -31,7 +33,7 @@ def _say(words: str) -> None:
 
 
 @peer_app.command
-def run(folder: Path, *, data_dir: DataDir = None) -> None:
+def run(folder: PeerFolder, *, data_dir: DataDir = None) -> None:
     """Run the peer in a folder; started again after a stop, a crash or kill -9, it goes on where it was."""
     from entrofed.core.records import RoundRecord
     from entrofed.peer.handshakes import logged_handshakes
@@ -55,7 +57,7 @@ def run(folder: Path, *, data_dir: DataDir = None) -> None:
 
 @peer_app.command
 def new(
-    folder: Path,
+    folder: Annotated[Path, Parameter(help="The new folder, of all peers.")],
     *,
     peers: Annotated[int, Parameter(help="How many, all on this machine.")] = 3,
     topology: Annotated[
@@ -83,7 +85,7 @@ def new(
 
 @peer_app.command
 def invite(
-    folder: Path,
+    folder: PeerFolder,
     *,
     output: Annotated[Path | None, Parameter(name=("--output", "-o"), help="The card; by default NAME.card.")] = None,
 ) -> None:
@@ -98,8 +100,8 @@ def invite(
 
 @peer_app.command
 def join(
-    folder: Path,
-    card: Path,
+    folder: PeerFolder,
+    card: Annotated[Path, Parameter(help="The file that the neighbour sent.")],
     *,
     name: Annotated[str | None, Parameter(help="Of the new peer, if the folder holds none yet.")] = None,
     number: Annotated[int | None, Parameter(help="Of the new peer; no two of a run have the same.")] = None,
@@ -121,7 +123,7 @@ def join(
 
 
 @peer_app.command
-def status(folder: Path, *, as_json: AsJson = False) -> None:
+def status(folder: PeerFolder, *, as_json: AsJson = False) -> None:
     """How a peer and its neighbours are, from its folder."""
     _needed()
     from entrofed.peer.status import status_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS
+from entrofed.cli.console import RUNS, ManyRuns, OneRun
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
@@ -23,7 +23,7 @@ Target = Annotated[
 ]
 
 
-def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
+def ls(folder: Annotated[Path, Parameter(help="A folder that holds runs.")] = RUNS, *, as_json: AsJson = False) -> None:
     """List the runs below a folder."""
     from entrofed.cli.tables.runs import listed, runs_table
 
@@ -38,7 +38,7 @@ def ls(folder: Path = RUNS, *, as_json: AsJson = False) -> None:
 
 
 def show(
-    run: Path,
+    run: OneRun,
     *,
     selection: Annotated[bool, Parameter(help="Why each client was chosen, in the last rounds.", negative="")] = False,
     weights: Annotated[bool, Parameter(help="How much each client counted, and why.", negative="")] = False,
@@ -65,10 +65,11 @@ def show(
     asked = list(_tables(selection=selection, weights=weights, peers=peers))
     if as_json:
         emit("show", runs=[run_facts(folder, target) for folder in folders])
-    for folder in folders if not as_json else ():
-        show_run(folder, terminal.console, target)
-        for tables in asked:
-            for table in tables(folder):
+    else:
+        tables = [[table for of_run in asked for table in of_run(folder)] for folder in folders]
+        for folder, asked_for in zip(folders, tables, strict=True):
+            show_run(folder, terminal.console, target)
+            for table in asked_for:
                 terminal.console.print(table)
     if plot is not None:
         from entrofed.charts.cohort_entropy import entropy_chart
@@ -99,7 +100,7 @@ def _tables(*, selection: bool, weights: bool, peers: bool) -> Iterator[Callable
 
 
 def compare(
-    runs: Annotated[list[Path], Parameter(negative="")],
+    runs: ManyRuns,
     *,
     as_json: AsJson = False,
     as_csv: Annotated[bool, Parameter(name="--csv", help="Print it as CSV.", negative="")] = False,
@@ -129,7 +130,7 @@ def compare(
 
 
 def report(
-    runs: Annotated[list[Path], Parameter(negative="")],
+    runs: ManyRuns,
     *,
     output: Annotated[Path, Parameter(name=("--output", "-o"), help="The page.")] = Path("report.html"),
     title: Annotated[str | None, Parameter(help="Of the page.")] = None,
@@ -165,7 +166,7 @@ def report(
 
 
 def export(
-    runs: Annotated[list[Path], Parameter(negative="")],
+    runs: ManyRuns,
     *,
     to: Annotated[
         str,

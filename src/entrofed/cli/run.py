@@ -11,7 +11,18 @@ from rich.markup import escape
 
 from entrofed.cli import completion
 from entrofed.cli import console as terminal
-from entrofed.cli.console import RUNS, DataDir, Jobs, Out, Overrides, Unset, at_least_one, this_command
+from entrofed.cli.console import (
+    RUNS,
+    DataDir,
+    ExperimentFile,
+    Jobs,
+    OneRun,
+    Out,
+    Overrides,
+    Unset,
+    at_least_one,
+    this_command,
+)
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
@@ -26,7 +37,7 @@ Verify = Annotated[
 
 
 def run(
-    file: Path,
+    file: ExperimentFile,
     *,
     overrides: Overrides = None,
     unset: Unset = None,
@@ -78,7 +89,7 @@ def _tell(schema: str, runs: Sequence["RunFolder"], folder: Path, as_json: bool)
 
 
 def resume(
-    run: Path,
+    run: OneRun,
     *,
     from_scratch: Annotated[
         bool, Parameter(help="Begin anew where no checkpoint is intact; the records so far are kept.", negative="")
@@ -111,7 +122,7 @@ def _verify(experiments: Sequence["Experiment"], data_dir: Path | None, console:
 
 
 def validate(
-    file: Path,
+    file: ExperimentFile,
     *,
     overrides: Overrides = None,
     unset: Unset = None,

@@ -8,7 +8,18 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from entrofed.cli import console as terminal
-from entrofed.cli.console import JOBS, RUNS, DataDir, Out, Overrides, Unset, at_least_one, raise_failed, this_command
+from entrofed.cli.console import (
+    JOBS,
+    RUNS,
+    DataDir,
+    ExperimentFile,
+    Out,
+    Overrides,
+    Unset,
+    at_least_one,
+    raise_failed,
+    this_command,
+)
 from entrofed.cli.machine import AsJson, emit
 from entrofed.errors import ConfigError
 
@@ -19,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    file: Path,
+    file: ExperimentFile,
     *,
     grid: Annotated[
         list[str] | None, Parameter(help="Values to combine, such as data.alpha=0.1,0.3,1; give it again.", negative="")

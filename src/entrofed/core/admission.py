@@ -76,7 +76,8 @@ def median(values: NDArray[np.float64]) -> float:
 def limit_of(distances: NDArray[np.float64]) -> float:
     """The largest distance that is not too far beside these; logarithms in, a factor of the same unit out."""
     middle = median(distances)
-    spread = 1.4826 * median(np.abs(distances - middle))
+    with np.errstate(invalid="ignore"):  # of infinite distances, which nonfinite = "propagate" lets through
+        spread = 1.4826 * median(np.abs(distances - middle))
     return middle + min(max(log(FACTOR), SCALES * spread), log(MOST))
 
 

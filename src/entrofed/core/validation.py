@@ -126,7 +126,7 @@ def model_problem(job: Job, before: Params, after: Params, server: Mapping[str, 
         ("buffers", moved.buffers, moved.buffers_before, job.layout.floats - job.layout.trainable),
     ):
         if job.rules.admission != "off" and far > EXPLODED * (length + number**0.5):
-            return f"its {what} went {far:.3g} far from {length:.3g}"
+            return f"its {what} moved by {far:.3g}, from a norm of {length:.3g}"
     return None
 
 

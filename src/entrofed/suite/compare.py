@@ -44,7 +44,9 @@ def _finished(paths: list[Path]) -> dict[Path, dict[int, RunFolder]]:
         else:
             groups.setdefault(run.home, {})[seed] = run
     if unfinished:
-        raise ConfigError(f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume'")
+        raise ConfigError(
+            f"not finished yet: {', '.join(unfinished)}; continue with 'entrofed resume', or name the others alone"
+        )
     if not groups:
         raise ConfigError(f"there are no runs in {', '.join(str(path) for path in paths)}")
     return groups

@@ -3,8 +3,9 @@
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
+from entrofed.cli.tables.cells import NARROW
 from entrofed.suite.compare import METRICS, TO_TARGET, cell_of, columns_of
 from entrofed.suite.statistics import Row
 from entrofed.suite.words import p_value
@@ -30,8 +31,8 @@ def more_tables(rows: list[dict[str, Any]]) -> list[Table]:
 
 
 def _table(rows: list[dict[str, Any]], shown: dict[str, str], caption: str) -> Table:
-    table = Table("experiment", *map(escape, shown.values()), caption=caption)
-    table.columns[0].no_wrap = True
+    numbers = (Column(escape(title), no_wrap=True) for title in shown.values())
+    table = Table(Column("experiment", overflow="fold"), *numbers, caption=caption)
     for row in sorted(rows, key=lambda row: -float(row["accuracy_last_10_mean"])):
         table.add_row(row["experiment"], *(str(row[key]) if key in row else cell_of(row, key, 1) for key in shown))
     return table
@@ -39,9 +40,9 @@ def _table(rows: list[dict[str, Any]], shown: dict[str, str], caption: str) -> T
 
 def paired_table(rows: list[Row]) -> Table:
     """The paired comparison for a terminal, in points."""
-    table = Table("experiment", "seeds", "gain", "95 % interval", "won, lost", "p (t)", "p (rank)")
+    titles = ("seeds", "gain", "95 % interval", "won, lost", "p (t)", "p (rank)")
+    table = Table(Column("experiment", overflow="fold"), *(Column(title, no_wrap=True) for title in titles), **NARROW)
     table.title = f"against {rows[0].against}: mean of the last ten rounds, in points" if rows else "nothing to compare"
-    table.columns[0].no_wrap = True
     warnings = []
     for row in sorted(rows, key=lambda row: -(row.paired.difference if row.paired else float("-inf"))):
         if row.warning:

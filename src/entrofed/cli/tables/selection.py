@@ -23,7 +23,10 @@ def selection_tables(run: StoredRun) -> Iterator[Table]:
     table = Table("clients chosen at least once", "most often", "least often", title="participation")
     if times:
         (most, often), *_, (least, seldom) = [*times.most_common(), times.most_common()[-1]]
-        table.add_row(str(len(times)), f"client {most}: {often} times", f"client {least}: {seldom} times")
+        table.add_row(
+            str(len(times)),
+            *(f"client {client}: {n} time{'s' * (n != 1)}" for client, n in ((most, often), (least, seldom))),
+        )
     yield table
 
 
