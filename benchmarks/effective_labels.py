@@ -26,7 +26,7 @@ from entrofed.experiment.config import parse
 from entrofed.info.divergence import kl
 from entrofed.papers.results import Result, read
 
-TABLES = {"record-cifar10": ("dir0.1", "iid"), "record-sweep": ("dir0.1",), "fedentopt-table1": ("cifar10-dir0.1",)}
+TABLES = {"record-cifar10": ("dir0.1", "iid"), "fedentopt-table1": ("cifar10-dir0.1",)}
 BETA = 0.9
 
 
