@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import statistics
+import subprocess
 import sys
 import tomllib
 import urllib.error
@@ -70,6 +71,16 @@ def test_run(go: Go) -> None:
     assert f"iris/seed-0: accuracy {accuracy:.4f} after 2 rounds" in out
     assert "entrofed show runs/iris" in out
     assert len(records("runs/iris/seed-0")) == 2
+
+
+def test_as_a_module(tmp_path: Path) -> None:
+    """``python -m entrofed``, and what it says to do next works where the command is not on the path."""
+    (tmp_path / "iris.toml").write_text(IRIS)
+    words, env = [sys.executable, "-m", "entrofed", "run", "iris.toml"], {"PATH": "", "COLUMNS": "300"}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=True)
+    command = shlex.split(done.stdout.split("Next: ")[1].splitlines()[0])
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "iris" in shown.stdout
 
 
 def test_a_second_run_wants_to_know(go: Go) -> None:

@@ -69,6 +69,8 @@ RUNS = Path("runs")
 def this_command() -> str:
     """How the command is called from here: by its name where the shell finds it, else by its place."""
     called = Path(sys.argv[0])
+    if called.name == "__main__.py":  # python -m entrofed
+        called = Path(sys.executable).with_name("entrofed")
     if shutil.which("entrofed") or called.name != "entrofed":
         return "entrofed"
     return min(os.path.relpath(called), str(called.absolute()), key=len)
