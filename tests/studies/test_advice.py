@@ -162,7 +162,7 @@ def test_an_experiment_file(go, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("advise",), 2, "file"),
+        (("advise",), 2, "FILE is missing"),
         (("advise", "nowhere.csv"), 3, "nowhere.csv: there is no such file"),
         (("advise", "nowhere.toml"), 2, "nowhere.toml"),
         (("advise", "counts.txt"), 2, "are read from .csv, .tsv, .parquet, .json files"),

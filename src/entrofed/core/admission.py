@@ -76,8 +76,7 @@ def median(values: NDArray[np.float64]) -> float:
 def limit_of(distances: NDArray[np.float64]) -> float:
     """The largest distance that is not too far beside these; logarithms in, a factor of the same unit out."""
     middle = median(distances)
-    with np.errstate(invalid="ignore"):  # of infinite distances, which nonfinite = "propagate" lets through
-        spread = 1.4826 * median(np.abs(distances - middle))
+    spread = 1.4826 * median(np.abs(distances - middle))
     return middle + min(max(log(FACTOR), SCALES * spread), log(MOST))
 
 
@@ -105,7 +104,7 @@ class _Scale:
         return np.concatenate([self._logs[: self._before], self._logs[self._before :][list(admitted)]])[-MEMORY:]
 
 
-@np.errstate(all="ignore")
+@np.errstate(all="ignore")  # of infinite distances, which nonfinite = "propagate" lets through
 def bound(
     job: Job,
     tasks: Mapping[int, TrainTask],

@@ -60,7 +60,7 @@ def advise(
 
     >>> advice = advise([[50, 0, 0], [0, 50, 0], [0, 0, 50]] * 4, ["cat", "dog", "owl"], cohort=3, rounds=20, seeds=3)
     >>> advice.findings.skew.entropy.mean, advice.recommendation.selector
-    (0.0, 'fedentopt, buffer 70%')
+    (0.0, 'stratified')
     """
     if isinstance(counts, Federation):
         counts = counts_of(counts)
