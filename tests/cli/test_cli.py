@@ -863,6 +863,7 @@ def test_training_that_diverges_is_told_in_words(go: Go) -> None:
     assert "diverge" not in go("show", "runs/fine").out
     losing = RoundRecord(round=3, lr=0.5, train_loss=1.8e33)
     assert "a loss of 1.8e+33 in round 4; take a smaller method.lr (it was 0.5)" in (diverged(losing) or "")
+    assert "a loss of 200 in round 4" in (diverged(replace(losing, train_loss=200.0)) or "")
     assert diverged(replace(losing, train_loss=12.0)) is None
 
 

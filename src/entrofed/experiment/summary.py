@@ -7,8 +7,8 @@ from typing import Any
 from entrofed.client.metrics import CLIENT_ACCURACY
 from entrofed.core.records import RoundRecord
 
-HUGE = 1e6
-"""No network that learns has such a loss: to guess among a million classes costs 14."""
+HUGE = 100.0
+"""No network that learns ends with such a loss: to guess among a million classes costs 14."""
 NOT_FINITE = "non-finite"
 """In what is said of an update that is refused for it."""
 

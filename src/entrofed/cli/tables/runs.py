@@ -17,7 +17,7 @@ from entrofed.core.records import RoundRecord
 from entrofed.errors import EntrofedError
 from entrofed.experiment.manifest import damaged_in
 from entrofed.experiment.stored import StoredRun, find_stored
-from entrofed.experiment.summary import HUGE, asked_metrics, asked_of, diverged
+from entrofed.experiment.summary import asked_metrics, asked_of, diverged
 from entrofed.suite.target import NOT_REACHED, to_target
 from entrofed.suite.words import summary_words
 
@@ -115,7 +115,7 @@ def show_run(run: StoredRun, console: Console, target: float | None = None) -> N
             str(len(record.cohort)),
             f"{record.effective_cohort:.1f}",
             cell(record.cohort_entropy, ".3f"),
-            *(cell(loss, ".4f" if loss is None or loss < HUGE else ".2g") for loss in (record.train_loss, test.loss)),
+            *(cell(loss, ".4f" if loss is None or loss < 1e6 else ".2g") for loss in (record.train_loss, test.loss)),
             f"{test.accuracy:.4f}",
             cell(test.macro_f1, ".4f"),
             str(len(record.refused)),
