@@ -31,6 +31,7 @@ LAYERS = (
     ("report", "export", "flower"),
     ("cli",),
     ("api",),
+    ("__main__",),
 )
 """A module imports from its own package and from those of earlier lines; packages on one line are strangers."""
 LEVEL = {package: level for level, packages in enumerate(LAYERS) for package in packages}
