@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from entrofed.errors import ConfigError, DataError
-from entrofed.info.mixture import Mixture, bic, em_step, expectation_maximization, fit, quantiles
+from entrofed.info.mixture import Mixture, bic, em_step, expectation_maximization, fit, fit_all, quantiles
 
 EXAMPLE = [4, 2, 0, 0, 0, 3, 1]  # labels 0, 0, 0, 0, 1, 1, 5, 5, 5, 6
 
@@ -32,6 +32,12 @@ def start(labels, counted, m, floor=1e-2):
     variance = np.average((labels - np.average(labels, weights=counted)) ** 2, weights=counted)
     means = quantiles(counted, labels, (np.arange(m) + 0.5) / m)
     return Mixture(counted.sum(), np.full(m, 1 / m), means, np.full(m, max(variance, floor)))
+
+
+def step(mixture, labels, counted, floor=1e-2):
+    theta = mixture.weights, mixture.means, mixture.variances
+    updated, log_likelihood = em_step(theta, labels, counted, floor=floor)
+    return Mixture(mixture.size, *updated), float(log_likelihood)
 
 
 def densities(y, weights, means, variances):
@@ -123,11 +129,11 @@ def test_first_update():
     labels, counted = parts(EXAMPLE)
     mixture = start(labels, counted, 2)
     assert mixture.means.tolist() == [0, 5]
-    first, _ = em_step(mixture, labels, counted, floor=1e-2)
+    first, _ = step(mixture, labels, counted)
     assert first.weights == pytest.approx([0.5494382781, 0.4505617219], rel=1e-9)
     assert first.means == pytest.approx([0.6423563703, 4.321416417], rel=1e-9)
     assert first.variances == pytest.approx([1.72422939, 3.799378071], rel=1e-9)
-    _, log_likelihood = em_step(first, labels, counted, floor=1e-2)
+    _, log_likelihood = step(first, labels, counted)
     assert log_likelihood == pytest.approx(-20.8972931023, rel=1e-11)
 
 
@@ -152,7 +158,7 @@ def test_every_update_is_the_same_as_sample_by_sample(counts, m):
     mixture = start(*parts(counts), m)
     for _ in range(20):
         theta, before = plain_update(expand(counts), (mixture.weights, mixture.means, mixture.variances), 1e-2)
-        mixture, log_likelihood = em_step(mixture, *parts(counts), floor=1e-2)
+        mixture, log_likelihood = step(mixture, *parts(counts))
         assert log_likelihood == pytest.approx(before, rel=1e-9, abs=1e-9)
         found = [mixture.weights, mixture.means, mixture.variances]
         assert np.array(found) == pytest.approx(np.array(theta), rel=1e-9, abs=1e-9)
@@ -188,7 +194,7 @@ def test_the_log_likelihood_never_falls(counts, m, floor):
     labels, counted = parts(counts)
     mixture, before = start(labels, counted, m, floor), -np.inf
     for _ in range(30):
-        mixture, now = em_step(mixture, labels, counted, floor=floor)
+        mixture, now = step(mixture, labels, counted, floor)
         assert now >= before - 1e-9 * (1 + abs(now))
         before = now
 
@@ -219,6 +225,24 @@ def test_means_and_variances_add_up(counts):
         assert mixture.weights @ (mixture.variances + (mixture.means - mean) ** 2) == pytest.approx(variance, rel=1e-9)
 
 
+@pytest.mark.parametrize("classes", [1, 2, 10, 40])
+@pytest.mark.parametrize("penalty", ["components", "complete_data"])
+def test_many_at_once_are_as_one_by_one(classes, penalty, monkeypatch):
+    """To the last bit, whoever else climbs and however many at once; in the order of the rows."""
+    monkeypatch.setattr("entrofed.info.mixture.TOGETHER", 7)
+    rng = np.random.default_rng(0)
+    counts = rng.multinomial(30, rng.dirichlet(np.full(classes, 0.4), 30)) * rng.choice([1.0, 0.37], (30, 1))
+    together = fit_all(counts, penalty=penalty)
+    assert [one.to_vector().tolist() for one in together] == [
+        fit(row, penalty=penalty).to_vector().tolist() for row in counts
+    ]
+    assert len({len(one.weights) for one in together}) > 1 or classes <= 2 or penalty == "complete_data"
+
+
+def test_no_rows():
+    assert fit_all([]) == []
+
+
 def test_a_trailing_class_without_labels_changes_nothing():
     assert fit([*EXAMPLE, 0, 0]).to_vector().tolist() == fit(EXAMPLE).to_vector().tolist()
 
@@ -242,7 +266,7 @@ def test_labels_far_from_every_component():
     """Densities of exp(-500000) and less: only their logarithms are numbers."""
     labels, counted = np.array([0, 1000]), np.array([3.0, 1.0])
     near = Mixture(4.0, np.array([0.5, 0.5]), np.array([0.0, 1.0]), np.array([1e-2, 1e-2]))
-    updated, log_likelihood = em_step(near, labels, counted, floor=1e-2)
+    updated, log_likelihood = step(near, labels, counted)
     assert log_likelihood == pytest.approx(4 * (log(0.5) - 0.5 * log(2e-2 * pi)) - 999**2 / 2e-2, rel=1e-12)
     assert updated.weights == pytest.approx([0.75, 0.25])
     assert updated.means == pytest.approx([0, 1000])
@@ -252,7 +276,7 @@ def test_an_unused_component_stays_where_it_is():
     labels, counted = np.array([0, 1]), np.array([1.0, 1.0])
     mixture = Mixture(2.0, np.array([0.5, 0.5]), np.array([0.5, 90.0]), np.array([1.0, 0.5]))
     for _ in range(2):
-        mixture, log_likelihood = em_step(mixture, labels, counted, floor=1e-2)
+        mixture, log_likelihood = step(mixture, labels, counted)
     assert mixture.to_vector() == pytest.approx([2, 1, 0.5, 0.25, 0, 90, 0.5])
     assert np.isfinite(log_likelihood)
 

@@ -288,9 +288,8 @@ def client_table(setup: Setup, released: Release | None) -> ClientTable:
                 if fact.name == LABEL_COUNTS:
                     facts[fact.name] = released.counts * taking_part[:, None]
                     continue
-                facts[fact.name] = [
-                    fact.of_counts(row) if k else None for k, row in zip(taking_part, released.counts, strict=True)
-                ]
+                told = iter(fact.of_all(list(released.counts[taking_part])))
+                facts[fact.name] = [next(told) if k else None for k in taking_part.tolist()]
         if setup.experiment.privacy is not None and setup.experiment.privacy.sizes:
             sizes = np.where(sizes > 0, np.maximum(np.rint(released.counts.sum(axis=1)), 1), 0).astype(np.int64)
     return ClientTable(

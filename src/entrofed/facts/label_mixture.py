@@ -1,5 +1,6 @@
 """A Gaussian mixture over the class numbers, in place of the label counts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from entrofed.core.parts import LabelFact
 from entrofed.core.validation import MAX_EXAMPLES, as_numbers
 from entrofed.errors import ConfigError, DataError
-from entrofed.info.mixture import Penalty, fit
+from entrofed.info.mixture import Penalty, fit_all
 from entrofed.info.pooling import pooled_divergences
 
 
@@ -34,7 +35,12 @@ class LabelMixture(LabelFact):
 
     def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mixture that fits the labels, taken as numbers."""
-        return fit(counts, ratio=self.ratio, penalty=self.penalty).to_vector() if counts.any() else np.zeros(1)
+        return self.of_all([counts])[0]
+
+    def of_all(self, rows: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """Fitted together."""
+        mixtures = iter(fit_all([row for row in rows if row.any()], ratio=self.ratio, penalty=self.penalty))
+        return [next(mixtures).to_vector() if row.any() else np.zeros(1) for row in rows]
 
     def problem(self, value: Any, classes: int) -> str | None:
         """It must be a mixture over the classes that can be pooled."""

@@ -9,6 +9,7 @@ Decentralized Federated Learning", phase 1, equations 2 to 10 and Algorithm 2.
 Class numbers are names, but a Gaussian takes them for quantities: another order of the classes gives another mixture.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from math import ceil, log, pi
@@ -22,6 +23,10 @@ from entrofed.info.entropy import Floats
 
 Penalty = Literal["components", "free_params", "complete_data"]
 Labels = NDArray[np.int64]
+Histogram = tuple[Labels, Floats]
+"""The labels that were counted, and how often."""
+Gaussians = tuple[Floats, Floats, Floats]
+"""The weights, means and variances of components."""
 
 TOLERANCE = 1e-6
 """EM stops at a smaller change of the log-likelihood (nats)."""
@@ -31,6 +36,8 @@ FAR = 1e150
 """Standard deviations beyond which all labels are equally far: its square is still a number."""
 MOST = 1e300
 """No class is counted more often, so that counts can be summed."""
+TOGETHER = 1024
+"""Fits that climb together: more would not be faster, and need more memory."""
 TINY = np.finfo(np.float64).tiny
 
 
@@ -74,10 +81,16 @@ class Mixture:
 
     def log_joint(self, labels: Labels) -> Floats:
         """ln(pi_j N(y; mu_j, sigma_j^2)) for every label y (rows) and component j (columns)."""
-        distance = np.minimum(np.abs(labels[:, None] - self.means) / np.sqrt(self.variances), FAR)
-        with np.errstate(divide="ignore"):  # an unused component
-            scale = np.log(self.weights) - 0.5 * (log(2 * pi) + np.log(self.variances))
-        return np.asarray(scale - 0.5 * distance**2)
+        return log_joint(self.weights, self.means, self.variances, labels)
+
+
+def log_joint(weights: Floats, means: Floats, variances: Floats, labels: Labels) -> Floats:
+    """:meth:`Mixture.log_joint` of one mixture, or of many if all arrays have an axis of mixtures before theirs."""
+    deviations = np.sqrt(variances)[..., None, :]
+    distance = np.minimum(np.abs(labels[..., :, None] - means[..., None, :]) / deviations, FAR)
+    with np.errstate(divide="ignore"):  # an unused component
+        scale = np.log(weights) - 0.5 * (log(2 * pi) + np.log(variances))
+    return np.asarray(scale[..., None, :] - 0.5 * distance**2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,12 +117,29 @@ def fit(counts: ArrayLike, *, ratio: float = 0.5, penalty: Penalty = "components
     >>> mixture.weights.round(3).tolist(), mixture.means.round(3).tolist()
     ([0.6, 0.4], [0.333, 5.25])
     """
+    return fit_all([counts], ratio=ratio, penalty=penalty, floor=floor)[0]
+
+
+def fit_all(
+    rows: Iterable[ArrayLike], *, ratio: float = 0.5, penalty: Penalty = "components", floor: float = 1e-2
+) -> list[Mixture]:
+    """:func:`fit` of every row of counts: the same bits in a fraction of the time, since many climb together."""
     if not 0 < ratio <= 1:
         raise ConfigError(f"ratio = {ratio}, but must be above 0 and at most 1: components per distinct label")
-    labels, _ = _histogram(counts)
-    most = max(1, ceil(ratio * len(labels) - 1e-9))  # a product just above a whole number is that number
-    fits = [expectation_maximization(counts, m, floor=floor) for m in range(1, most + 1)]
-    return min(fits, key=lambda found: bic(found, penalty)).mixture
+    found: dict[int, Mixture] = {}
+    alike: dict[int, list[tuple[int, Histogram]]] = {}
+    for i, row in enumerate(rows):
+        histogram = _histogram(row)
+        alike.setdefault(len(histogram[0]), []).append((i, histogram))
+    for distinct, members in alike.items():
+        most = max(1, ceil(ratio * distinct - 1e-9))  # a product just above a whole number is that number
+        for first in range(0, len(members), TOGETHER):
+            some = members[first : first + TOGETHER]
+            together = [histogram for _, histogram in some]
+            tried = [_climb(together, m, floor) for m in range(1, most + 1)]
+            for (i, _), fits in zip(some, zip(*tried, strict=True), strict=True):
+                found[i] = min(fits, key=lambda one: bic(one, penalty)).mixture
+    return [found[i] for i in range(len(found))]
 
 
 def bic(found: Fit, penalty: Penalty = "components") -> float:
@@ -131,26 +161,40 @@ def expectation_maximization(counts: ArrayLike, components: int, *, floor: float
 
     Stops once the log-likelihood changes by less than 1e-6, or after 1500 updates.
     """
+    return _climb([_histogram(counts)], components, floor)[0]
+
+
+def _climb(histograms: Sequence[Histogram], components: int, floor: float) -> list[Fit]:
+    """:func:`expectation_maximization` of histograms with the same number of labels; who has arrived leaves."""
     if components < 1:
         raise ConfigError(f"components = {components}, but a mixture must have at least 1")
     if not 0 < floor < np.inf:
         raise ConfigError(f"floor = {floor}, but the least variance must be a positive number")
-    labels, counted = _histogram(counts)
+    starts = [_start(labels, counted, components, floor) for labels, counted in histograms]
+    labels, counted = (np.array(arrays) for arrays in zip(*histograms, strict=True))
+    weights, means, variances = (np.array(arrays) for arrays in zip(*starts, strict=True))
+    climbing, before = np.arange(len(histograms)), np.full(len(histograms), -np.inf)
+    fits: dict[int, Fit] = {}
+    for updates in count():
+        updated, now = em_step((weights, means, variances), labels, counted, floor=floor)
+        arrived = (np.abs(now - before) < TOLERANCE) | (updates == UPDATES)
+        for i in np.flatnonzero(arrived).tolist():
+            mixture = Mixture(float(counted[i].sum()), weights[i], means[i], variances[i])
+            complete = complete_log_likelihood(mixture, labels[i], counted[i])
+            fits[int(climbing[i])] = Fit(mixture, float(now[i]), complete, updates)
+        if len(fits) == len(histograms):
+            break
+        on = ~arrived
+        weights, means, variances = (array[on] for array in updated)
+        labels, counted, climbing, before = labels[on], counted[on], climbing[on], now[on]
+    return [fits[i] for i in range(len(histograms))]
+
+
+def _start(labels: Labels, counted: Floats, components: int, floor: float) -> Gaussians:
     share = counted / counted.sum()
     variance = max(float(share @ np.square(labels - share @ labels)), floor)
-    mixture = Mixture(
-        float(counted.sum()),
-        np.full(components, 1 / components),
-        quantiles(counted, labels, (np.arange(components) + 0.5) / components),
-        np.full(components, variance),
-    )
-    before = -np.inf
-    for updates in count():
-        updated, now = em_step(mixture, labels, counted, floor=floor)
-        if abs(now - before) < TOLERANCE or updates == UPDATES:
-            break
-        mixture, before = updated, now
-    return Fit(mixture, now, complete_log_likelihood(mixture, labels, counted), updates)
+    means = quantiles(counted, labels, (np.arange(components) + 0.5) / components)
+    return np.full(components, 1 / components), means, np.full(components, variance)
 
 
 def complete_log_likelihood(mixture: Mixture, labels: Labels, counts: Floats) -> float:
@@ -160,26 +204,27 @@ def complete_log_likelihood(mixture: Mixture, labels: Labels, counts: Floats) ->
     return float(counts @ (belongs * np.where(belongs > 0, joint, 0.0)).sum(axis=1))
 
 
-def em_step(mixture: Mixture, labels: Labels, counts: Floats, *, floor: float) -> tuple[Mixture, float]:
-    """One update (equations 7 and 9), and the log-likelihood of the mixture before it, which never falls.
+def em_step(mixtures: Gaussians, labels: Labels, counts: Floats, *, floor: float) -> tuple[Gaussians, Floats]:
+    """One update of weights, means and variances (equations 7 and 9), and the log-likelihood before, which never falls.
 
-    A component that no label belongs to any more stays where it is, with weight 0. Equal components stay equal to
-    the last bit: sums run over rows, in the same order for all columns.
+    Of one mixture, or of many (:func:`log_joint`), with the same bits. A component that no label belongs to any more
+    stays where it is, with weight 0. Equal components stay equal to the last bit: sums run over rows, in the same order
+    for all columns.
     """
-    joint = mixture.log_joint(labels)
-    peak = joint.max(axis=1, keepdims=True)
+    joint = log_joint(*mixtures, labels)
+    peak = joint.max(axis=-1, keepdims=True)
     belongs = np.exp(joint - peak)
-    total = belongs.sum(axis=1, keepdims=True)
-    log_likelihood = float(counts @ (peak + np.log(total))[:, 0])
-    belongs *= (counts / counts.sum())[:, None] / total
+    total = belongs.sum(axis=-1, keepdims=True)
+    log_likelihood = (counts * (peak + np.log(total))[..., 0]).sum(axis=-1)
+    belongs *= (counts / counts.sum(axis=-1, keepdims=True))[..., None] / total
 
-    weights = belongs.sum(axis=0)
+    weights = belongs.sum(axis=-2)
     used = weights > TINY
     divisor = np.where(used, weights, 1.0)
-    means = np.where(used, (belongs * labels[:, None]).sum(axis=0) / divisor, mixture.means)
-    squares = (belongs * np.square(labels[:, None] - means)).sum(axis=0)
-    variances = np.where(used, np.maximum(squares / divisor, floor), mixture.variances)
-    return Mixture(mixture.size, np.where(used, weights, 0.0), means, variances), log_likelihood
+    means = np.where(used, (belongs * labels[..., None]).sum(axis=-2) / divisor, mixtures[1])
+    squares = (belongs * np.square(labels[..., None] - means[..., None, :])).sum(axis=-2)
+    variances = np.where(used, np.maximum(squares / divisor, floor), mixtures[2])
+    return (np.where(used, weights, 0.0), means, variances), log_likelihood
 
 
 def quantiles(counts: Floats, labels: Labels, levels: Floats) -> Floats:
@@ -199,8 +244,7 @@ def quantiles(counts: Floats, labels: Labels, levels: Floats) -> Floats:
     return np.asarray((inside * labels).sum(axis=1) / inside.sum(axis=1))
 
 
-def _histogram(counts: ArrayLike) -> tuple[Labels, Floats]:
-    """The labels that were counted, and how often."""
+def _histogram(counts: ArrayLike) -> Histogram:
     counted = np.asarray(counts, dtype=np.float64)
     if counted.ndim != 1:
         raise DataError(f"counts must be a vector, one number per class, but their shape is {counted.shape}")

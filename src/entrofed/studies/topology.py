@@ -18,8 +18,8 @@ from entrofed.core.topologies import build_graph
 from entrofed.data import PARTITIONS
 from entrofed.data.partition import label_counts
 from entrofed.errors import unknown
+from entrofed.facts.label_mixture import LabelMixture
 from entrofed.info.entropy import Floats
-from entrofed.info.mixture import fit
 from entrofed.info.pooling import Mode, pooled_weights, pooling_weights
 
 CLASSES, PER_CLASS = 10, 6000
@@ -42,7 +42,7 @@ KINDS: dict[str, dict[str, Any]] = {
 def weighings(counts: NDArray[np.int64]) -> dict[str, Weights]:
     """The weighings of the study for nodes with these label counts; every node's mixture is fitted once, here."""
     sizes = counts.sum(axis=1).astype(np.float64)
-    mixtures = [fit(row).to_vector() if row.any() else np.zeros(1) for row in counts]
+    mixtures = LabelMixture().of_all(list(counts))
 
     def pooled(mode: Mode) -> Weights:
         summaries = list(counts) if mode == "histogram" else mixtures

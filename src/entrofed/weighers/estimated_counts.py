@@ -57,7 +57,7 @@ class EstimatedCounts(WrappedWeigher):
         counts = np.zeros((len(context.clients.sizes), classes))
         counts[[update.client for update in updates]] = estimates
         told: dict[str, FactTable] = {
-            fact.name: counts if fact.name == LABEL_COUNTS else [fact.of_counts(row) for row in counts]
+            fact.name: counts if fact.name == LABEL_COUNTS else fact.of_all(list(counts))
             for fact in self.weigher.facts
             if isinstance(fact, LabelFact)
         }

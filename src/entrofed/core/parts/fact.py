@@ -1,7 +1,7 @@
 """What a client tells besides its trained model."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -66,6 +66,10 @@ class LabelFact(Fact):
     @abstractmethod
     def of_counts(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
         """What is made of the label counts."""
+
+    def of_all(self, rows: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        """The same of each row; a part may be quicker together."""
+        return [self.of_counts(row) for row in rows]
 
     def measure(self, data: ClientData, model: ModelRuntime | None) -> NDArray[np.float64]:
         """From the counts that were released, noised as they may be."""
