@@ -455,3 +455,23 @@ def test_bad_weights(arguments, error, says):
     with pytest.raises(error) as caught:
         pooled_weights(**{"divergences": [1, 2, 0], "sizes": [5, 5, 0]} | arguments)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["smoothed", "paper", "printed", "histogram", "authors"])
+def test_a_neighbourhood_that_comes_again_is_the_same(mode, monkeypatch):
+    """What is kept of a small neighbourhood, and what is computed anew of a large one; nobody can change it."""
+    counts = np.array([[4.0, 2.0, 0.0], [0.0, 3.0, 1.0], [1.0, 1.0, 5.0]])
+    summaries = list(counts) if mode == "histogram" else [fit(row).to_vector() for row in counts]
+    first, far = pooling_weights(summaries, 3, mode=mode, labels=[0, 1])
+    again, same = pooling_weights([summary.copy() for summary in summaries], 3, mode=mode, labels=[0, 1])
+    assert (again.tolist(), same.tolist()) == (first.tolist(), far.tolist())
+    with pytest.raises(ValueError, match="read-only"):
+        far[0] = 0.0
+    monkeypatch.setattr("entrofed.info.pooling.NEIGHBOURS", 2)
+    anew, computed = pooling_weights(summaries, 3, mode=mode, labels=[0, 1])
+    assert (anew.tolist(), computed.tolist()) == (first.tolist(), far.tolist())
+
+
+def test_a_neighbourhood_of_no_numbers_is_refused():
+    with pytest.raises(DataError, match="something else"):
+        pooling_weights([np.array([1, 1, 0, 1], object), np.zeros(1)], 3)

@@ -26,7 +26,11 @@ NONE = 1e-12
 LARGEST = 1e290
 """No divergence is larger, so that hostile mixtures can be summed."""
 REMEMBERED = 1 << 14
-"""Mixtures that are kept as read: in a run the same come again in every round, and at every neighbour."""
+"""Mixtures that are kept as read, and neighbourhoods whose divergences are: in a run the same come in every round."""
+NEIGHBOURS = 64
+"""No larger neighbourhood is kept: that would be all clients of a server."""
+Stored = tuple[bytes, str, tuple[int, ...]]
+"""The bytes of an array, its dtype and its shape."""
 
 
 def pooled_divergences(
@@ -99,9 +103,26 @@ def pooling_weights(
 
     The whole rule, for every run and study: :func:`pooled_divergences`, then :func:`pooled_weights`.
     """
-    found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
+    if len(summaries) > NEIGHBOURS or any(summary.dtype.kind not in "biuf" for summary in summaries):
+        found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
+    else:
+        told = tuple((summary.tobytes(), summary.dtype.str, summary.shape) for summary in summaries)
+        own = None if labels is None else tuple(np.asarray(labels).tolist())
+        found, sizes = _neighbourhood(told, classes, mode, smoothing, own)
     signed = mode == "printed"
     return pooled_weights(found, sizes, direction=direction, present=present, alpha_min=alpha_min, signed=signed), found
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _neighbourhood(
+    told: tuple[Stored, ...], classes: int, mode: Mode, smoothing: float, labels: tuple[int, ...] | None
+) -> tuple[Floats, Floats]:
+    """:func:`pooled_divergences`, which nobody may write to."""
+    summaries = [np.frombuffer(stored, dtype).reshape(shape) for stored, dtype, shape in told]
+    answer = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
+    for array in answer:
+        array.flags.writeable = False
+    return answer
 
 
 def pooled_weights(
