@@ -76,8 +76,8 @@ def test_balanced_pools_need_balanced_candidates_only(kind, sizes, monkeypatch):
     if kind == "noised":
         counts = np.maximum(counts + rng.laplace(scale=2, size=counts.shape), 0)
     monkeypatch.setattr(screen, "FEW", 2**13)
-    scans, bounds = [], ScreenedCandidates._bounds
-    monkeypatch.setattr(ScreenedCandidates, "_bounds", lambda *args: (scans.append(0), bounds(*args))[1])
+    scans, sums = [], ScreenedCandidates._sums
+    monkeypatch.setattr(ScreenedCandidates, "_sums", lambda *args: (scans.append(0), sums(*args))[1])
     many, all_of_them = ScreenedCandidates(counts, np.arange(1, 60_000)), Candidates(counts, np.arange(1, 60_000))
     pooled = counts[0]
     for number in range(40):

@@ -94,15 +94,17 @@ class ScreenedCandidates:
             return found
         if self._all is not None or not pooled.sum() > 0:
             return self._look_at_all().leaders(pooled, all_ties=all_ties)
-        slack = self._slack()
-        everything, some = np.arange(len(pooled)), self._alone(pooled)
-        least = runner_up(np.nan_to_num(self._bounds(pooled, self._some, everything), nan=-inf)) - 2 * slack
-        near = [
-            start + np.flatnonzero(self._bounds(pooled, slice(start, start + PART), some) >= least)
-            for start in range(0, len(self._rows), PART)
-        ]
+        slack, (some, others) = self._slack(), self._halves(pooled)
+        known = self._sums(pooled, self._some, some)[0] + self._sums(pooled, self._some, others)[0]
+        least = runner_up(np.nan_to_num(self._bits(known), nan=-inf)) - 2 * slack
+        near, sums = [], []
+        for start in range(0, len(self._rows), PART):
+            inner, rest = self._sums(pooled, slice(start, start + PART), some)
+            able = np.flatnonzero(self._bits(inner + self._together(rest, others)) >= least)
+            near.append(start + able)
+            sums.append(inner[able])
         places = np.concatenate(near)
-        scores = self._bounds(pooled, places, everything)
+        scores = self._bits(np.concatenate(sums) + self._sums(pooled, places, others)[0])
         self._some = places[np.argpartition(-scores, KEPT)[:KEPT]] if len(places) > KEPT else places
         places = places[scores >= runner_up(scores) - 2 * slack - 2 * TIE]
         if len(places) > FEW:
@@ -124,37 +126,51 @@ class ScreenedCandidates:
         self._all = self._all or Candidates(self._counts, self._rows[~np.isnan(self._sizes)], self._target)
         return self._all
 
-    def _bounds(self, pooled: Floats, places: slice | NDArray[np.intp], alone: NDArray[np.intp]) -> NDArray[np.float32]:
-        """What no score is above, but for rounding, with these classes by themselves; with all of them, the scores."""
+    def _bits(self, inner: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The score, or its bound."""
+        bits: NDArray[np.float32] = np.float32(log2(self._weights.sum())) - inner
+        return bits
+
+    def _sums(
+        self, pooled: Floats, places: slice | NDArray[np.intp], classes: NDArray[np.intp]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """``sum_c (q_c / Q) r_c log2 r_c`` over these classes, and the share that the others have of all counts."""
         shares = self._weights / self._weights.sum()
         one: NDArray[np.float32] = np.reciprocal(self._sizes[places] + np.float32(pooled.sum()))
         inner, rest = np.zeros_like(one), np.ones_like(one)
-        for c in alone:
-            r = self._columns[c, places] + np.float32(max(pooled[c], NOTHING))
-            r *= one
-            rest -= r
-            inner += _product(r, shares[c])
-        if len(alone) < len(pooled):
-            left = 1 - shares[alone].sum()
-            inner += _product(np.maximum(rest, np.float32(LEAST * left), out=rest), left)
-        bounds: NDArray[np.float32] = np.float32(log2(self._weights.sum())) - inner
-        return bounds
+        share, logs = np.empty_like(one), np.empty_like(one)
+        for c in classes:
+            column = self._columns[c]
+            column = column[places] if isinstance(places, slice) else column.take(places)
+            np.add(column, np.float32(max(pooled[c], NOTHING)), out=share)
+            share *= one
+            rest -= share
+            np.multiply(share, np.float32(1 / shares[c]), out=logs)
+            np.log2(logs, out=logs)
+            logs *= share
+            inner += logs
+        return inner, rest
 
-    def _alone(self, pooled: Floats) -> NDArray[np.intp]:
-        """The classes of which the pool has most or least beside its share: they tell the candidates apart."""
+    def _together(self, rest: NDArray[np.float32], classes: NDArray[np.intp]) -> NDArray[np.float32]:
+        """What these classes add to the sum at least, if ``rest`` is their share."""
+        if not len(classes):
+            return np.zeros_like(rest)
+        due = self._weights[classes].sum() / self._weights.sum()
+        share = np.maximum(rest, np.float32(LEAST * due))
+        least: NDArray[np.float32] = np.log2(share * np.float32(1 / due))
+        least *= share
+        return least
+
+    def _halves(self, pooled: Floats) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The classes of which the pool has most or least beside its share: they tell candidates apart; the others."""
         excess = pooled / pooled.sum() - self._weights / self._weights.sum()
-        return np.argsort(-np.abs(excess), kind="stable")[: max(2, -(-len(excess) // 2))]
+        order = np.argsort(-np.abs(excess), kind="stable")
+        half = max(2, -(-len(excess) // 2))
+        return order[:half], order[half:]
 
     def _slack(self) -> float:
         """What float32 may be off by: a few roundings of each term, and of their sums."""
         return ROUNDING * (len(self._weights) + 12) * (3 + log2(self._weights.sum() / self._weights.min()))
-
-
-def _product(share: NDArray[np.float32], due: float) -> NDArray[np.float32]:
-    """``due r log2 r`` with ``r = share / due``, that is ``share log2 r``."""
-    logs: NDArray[np.float32] = np.log2(share * np.float32(1 / due))
-    logs *= share
-    return logs
 
 
 def prepared(counts: Floats, rows: Rows, target: Floats | None = None) -> Candidates | ScreenedCandidates:
