@@ -48,8 +48,8 @@ def test_small_work_starts_nothing(started: list[int], workload: Workload, tasks
 
 
 @pytest.mark.parametrize(
-    ("workers", "limit", "tasks_at_once", "expected"),
-    [(2, "START", 2, [2]), (2, "LARGE", 2, [2]), (1, "START", 2, []), (1, "LARGE", 2, []), (2, "START", 1, [])],
+    ("workers", "tasks_at_once", "expected"),
+    [(2, 2, [2]), (1, 2, []), (2, 1, [])],
 )
 def test_workers_are_started_once_where_they_pay(
     monkeypatch: pytest.MonkeyPatch,
@@ -57,17 +57,58 @@ def test_workers_are_started_once_where_they_pay(
     workload: Workload,
     tasks: list[EvaluateTask],
     workers: int,
-    limit: str,
     tasks_at_once: int,
     expected: list[int],
 ) -> None:
-    monkeypatch.setattr(auto, limit, -1.0)
+    monkeypatch.setattr(auto, "START", -1.0)
     monkeypatch.setattr(auto, "WORTH", 0.0)
     backend = AutoBackend(workers)
     backend.open(workload)
     for _ in range(2):
         backend.run(tasks[:tasks_at_once])
     assert started == expected
+
+
+@pytest.mark.parametrize(
+    ("rounds", "seconds", "expected", "here"),
+    [
+        (1, [3.0, 3.0], [2], [40, 30]),
+        (1, [3.0, 0.1], [], [40, 30, 20, 10]),
+        (1, [0.1, 3.0], [], [40, 20, 30, 10]),
+        (10, [0.3, 0.3], [2], [40, 30]),
+    ],
+)
+def test_what_would_take_long_is_done_by_workers(
+    monkeypatch: pytest.MonkeyPatch,
+    started: list[int],
+    workload: Workload,
+    bench: Bench,
+    rounds: int,
+    seconds: list[float],
+    expected: list[int],
+    here: list[int],
+) -> None:
+    """The two longest tasks must say so, for the first may have had to load things; the outcomes stay in order."""
+    rows = [np.arange(length) for length in (20, 30, 40, 10)]
+    tasks = [EvaluateTask(bench.params, "test", some) for some in rows]
+    clock, done, times = [0.0], list[int](), iter(seconds)
+    backend = AutoBackend(2)
+    backend.open(replace(workload, rounds=rounds))
+    inside = backend._backend.run
+
+    def run(some: list[EvaluateTask]) -> list[object]:
+        clock[0] += next(times, 0.0)
+        done.extend(len(task.rows) for task in some)
+        return inside(some)
+
+    monkeypatch.setattr(backend._backend, "run", run)
+    monkeypatch.setattr(auto.time, "process_time", lambda: clock[0])
+    found = backend.run(tasks)
+    assert started == expected
+    assert done == here
+    plain = InlineBackend()
+    plain.open(workload)
+    assert [sums.loss for sums in found] == [sums.loss for sums in plain.run(tasks)]
 
 
 def test_tasks_that_are_not_worth_sending_stay_here(

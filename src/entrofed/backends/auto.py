@@ -19,12 +19,12 @@ SOON, START = 0.5, 2.0
 WORTH = 1e-3
 """Seconds that a task takes on average, below which workers do not pay: to send it and its result takes half of that,
 and two workers halve the rest."""
-LARGE = 1e9
-"""Samples to pass over times parameters, from which on workers do the tasks at once: a second, and more."""
 
 
 class AutoBackend(Backend):
-    """Inline until that has taken ``START`` seconds, or tasks are ``LARGE``; with one worker, for good.
+    """Inline until that has taken ``START`` seconds, or all rounds would take as long; with one worker, for good.
+
+    How long they would take is told by the longest task; and by the next, for the first may have had to load things.
 
     It stays so where tasks are small, however many there are: see ``WORTH``.
 
@@ -44,26 +44,48 @@ class AutoBackend(Backend):
 
     def run(self, tasks: Sequence[Task]) -> list[Any]:
         """Do the tasks, here or on workers."""
-        if self._pays(tasks):
+        far = sorted((i for i, task in enumerate(tasks) if not task.near), key=lambda i: -tasks[i].cost)
+        if self._pays(far):
             self._start()
-        before = time.process_time()
-        outcomes = self._backend.run(tasks)
-        if far := sum(not task.near for task in tasks):  # workers would not do the others either
-            self._spent += time.process_time() - before
-            self._done += far
+        outcomes: dict[int, Any] = {}
+        left = sum(tasks[i].cost for i in far)
+        for i in far[:2] if self._undecided and len(far) > 2 else ():
+            took = self._do([i], tasks, outcomes)
+            left -= tasks[i].cost
+            if took <= WORTH or took * left * self._rounds <= START * tasks[i].cost:
+                break
+        else:
+            if outcomes:
+                self._start()
+        self._do([i for i in range(len(tasks)) if i not in outcomes], tasks, outcomes)
         if self._spent > SOON and self._worth and not self._ready and self._count > 1:
             self._get_ready()
-        return outcomes
+        return [outcomes[i] for i in range(len(tasks))]
 
-    def _pays(self, tasks: Sequence[Task]) -> bool:
+    def _do(self, places: list[int], tasks: Sequence[Task], outcomes: dict[int, Any]) -> float:
+        """Do some of the tasks; how long it took."""
+        before = time.process_time()
+        some = [tasks[i] for i in places]
+        outcomes.update(zip(places, self._backend.run(some), strict=True))
+        took = time.process_time() - before
+        if far := sum(not task.near for task in some):  # workers would not do the others either
+            self._spent += took
+            self._done += far
+        return took
+
+    @property
+    def _rounds(self) -> int:
+        return 1 if self._workload is None else self._workload.rounds
+
+    @property
+    def _undecided(self) -> bool:
+        return self._count > 1 and isinstance(self._backend, InlineBackend)
+
+    def _pays(self, far: Sequence[int]) -> bool:
         """Whether to start workers now."""
-        workload = self._workload
-        if workload is None or self._count == 1 or not isinstance(self._backend, InlineBackend):
+        if self._workload is None or not self._undecided:
             return False
-        far = [task.cost for task in tasks if not task.near]
-        work = sum(far) * workload.layout.trainable
-        soon = self._spent > START and self._worth
-        return bool(workload.compiled) or (len(far) > 1 and (soon or work > LARGE))
+        return bool(self._workload.compiled) or (len(far) > 1 and self._spent > START and self._worth)
 
     @property
     def _worth(self) -> bool:

@@ -34,6 +34,8 @@ class Workload:
     device: str = "cpu"
     """As ``engine.device`` names it; each worker finds its own."""
     precision: Precision = "float32"
+    rounds: int = 1
+    """Of the experiment."""
 
     def runtime(self, worker: int = 0) -> ClientRuntime:
         """Where tasks are done; ``worker`` is the number of who does them."""

@@ -74,7 +74,15 @@ class Setup:
     def workload(self) -> Workload:
         """What a backend is opened with."""
         engine = self.experiment.engine
-        return Workload(self.federation, self.build, self.layout, engine.compile, engine.device, engine.precision)
+        return Workload(
+            self.federation,
+            self.build,
+            self.layout,
+            engine.compile,
+            engine.device,
+            engine.precision,
+            self.experiment.rounds,
+        )
 
 
 def compiler() -> tuple[str, bool]:
