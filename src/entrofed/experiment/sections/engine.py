@@ -15,8 +15,8 @@ class EngineSection(Section):
     """Where the work is done. Only ``compile``, ``stack``, ``precision`` and the kind of ``device`` change results."""
 
     backend: str = "auto"
-    """Where tasks run: ``inline`` (this process alone), ``processes``, ``auto`` (inline for two seconds of small
-    work, then processes), ``ray`` or ``flower``; the bits are the same."""
+    """Where tasks run: ``inline`` (this process alone), ``processes``, ``auto`` (inline if all is done within
+    two seconds, else processes), ``ray`` or ``flower``; the bits are the same."""
     workers: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Worker processes; as many as there are cores unless given."""
     device: str = "cpu"
