@@ -4,7 +4,7 @@ Reference: Feng et al., "FedEP: Tailoring Attention to Heterogeneous Data Distri
 Decentralized Federated Learning", phases 2 and 3, equations 11 to 14.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -26,10 +26,10 @@ NONE = 1e-12
 LARGEST = 1e290
 """No divergence is larger, so that hostile mixtures can be summed."""
 REMEMBERED = 1 << 14
-"""Mixtures that are kept as read, and neighbourhoods whose divergences are: in a run the same come in every round."""
+"""Mixtures that are kept as read, and neighbourhoods whose weights are: in a run the same come in every round."""
 NEIGHBOURS = 64
 """No larger neighbourhood is kept: that would be all clients of a server."""
-Stored = tuple[bytes, str, tuple[int, ...]]
+Stored = tuple[bytes, str, tuple[int, ...]] | None
 """The bytes of an array, its dtype and its shape."""
 
 
@@ -103,26 +103,45 @@ def pooling_weights(
 
     The whole rule, for every run and study: :func:`pooled_divergences`, then :func:`pooled_weights`.
     """
-    if len(summaries) > NEIGHBOURS or any(summary.dtype.kind not in "biuf" for summary in summaries):
-        found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
-    else:
-        told = tuple((summary.tobytes(), summary.dtype.str, summary.shape) for summary in summaries)
-        own = None if labels is None else tuple(np.asarray(labels).tolist())
-        found, sizes = _neighbourhood(told, classes, mode, smoothing, own)
+    options = (classes, mode, smoothing, direction, alpha_min)
+    own, here = (None if given is None else np.asarray(given) for given in (labels, present))
+    arrays = (own, here, *summaries)
+    if len(summaries) > NEIGHBOURS or any(array is not None and array.dtype.kind not in "biuf" for array in arrays):
+        return _weights_of(arrays, *options)
+    return _remembered(tuple(map(_stored, arrays)), *options)
+
+
+def _weights_of(
+    arrays: Iterable[NDArray[Any] | None],
+    classes: int,
+    mode: Mode,
+    smoothing: float,
+    direction: Direction,
+    alpha_min: float,
+) -> tuple[Floats, Floats]:
+    """Of the node's own labels, the clients that are present, and the summaries."""
+    labels, present, *rest = arrays
+    summaries = [summary for summary in rest if summary is not None]
+    found, sizes = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
     signed = mode == "printed"
     return pooled_weights(found, sizes, direction=direction, present=present, alpha_min=alpha_min, signed=signed), found
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _neighbourhood(
-    told: tuple[Stored, ...], classes: int, mode: Mode, smoothing: float, labels: tuple[int, ...] | None
-) -> tuple[Floats, Floats]:
-    """:func:`pooled_divergences`, which nobody may write to."""
-    summaries = [np.frombuffer(stored, dtype).reshape(shape) for stored, dtype, shape in told]
-    answer = pooled_divergences(summaries, classes, mode=mode, smoothing=smoothing, labels=labels)
+def _remembered(arrays: tuple[Stored, ...], *options: Any) -> tuple[Floats, Floats]:
+    """What comes again, so that nobody may write to it."""
+    answer = _weights_of(map(_array, arrays), *options)
     for array in answer:
         array.flags.writeable = False
     return answer
+
+
+def _stored(array: NDArray[Any] | None) -> Stored:
+    return None if array is None else (array.tobytes(), array.dtype.str, array.shape)
+
+
+def _array(stored: Stored) -> NDArray[Any] | None:
+    return None if stored is None else np.frombuffer(stored[0], stored[1]).reshape(stored[2])
 
 
 def pooled_weights(
