@@ -35,6 +35,7 @@ PARSED = {
     "report basel": "of peers that have run",
     "reproduce fedentopt": "needs CIFAR-10, and hours",
     "reproduce record": "needs CIFAR-10, and hours",
+    "leaderboard --federation cifar10": "needs CIFAR-10, and hours; tests/leaderboard plays short ones",
     "reproduce fedep": "takes half an hour; tests/papers plays short ones",
     "reproduce collect": "of what the papers' runs left; tests/papers collects some",
     "reproduce page": "of what was collected; tests/papers writes pages",
